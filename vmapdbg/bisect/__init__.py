@@ -1,5 +1,4 @@
-"""Finds what changes the outcome of a snippet: sets of patches, single decisions, or a commit of tinygrad. Nothing
-here knows tinygrad or runs anything: searches ask for outcomes, and `outcome` compares runs."""
+"""Finds what changes a snippet's outcome: patches, single decisions, or a commit of tinygrad. Runs nothing itself."""
 
 from __future__ import annotations
 
@@ -15,5 +14,4 @@ MEASURES: tuple[MeasureKind, ...] = get_args(MeasureKind)
 KERNEL_COUNT = re.compile(r"(\d+) kernels?")
 """Another kind: whether there is this number of kernels."""
 DEFAULT_RUNS = 80
-"""How many runs a search may take: nine patches alone, and each one and each pair taken away, are 56; the rest is for
-halving. All 512 sets would take eight hours for a snippet of a minute."""
+"""The most runs of a search: 56 for no, one, all, all but one and all but two of nine patches; the rest for halving."""

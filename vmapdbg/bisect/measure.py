@@ -13,8 +13,7 @@ TIMED_RUNS, COUNTED_RUNS = 9, 2
 
 
 def measure(kind: str, run: Run) -> float | None:
-    """Returns the number of a run, by a kind of `MEASURES`. None if it failed, has no kernels to measure, a kernel
-    without numbers, or launches of other kernels."""
+    """Returns a run's number by a kind of `MEASURES`; None if it failed or not all that it launched was measured."""
     capture, kernels = run.capture, run.capture.kernels
     if capture.error is not None:
         return None
@@ -55,8 +54,7 @@ class Measurements:
         return abs(self.numbers[one] - self.numbers[other]) > self.floor
 
     def name(self, commit: str) -> str | None:
-        """Returns A if a commit's number is nearer to the first commit's (or the ends do not differ), B if to the
-        last's; None without a number."""
+        """Returns A if a commit is nearer to the first one (or both ends are equal), else B; None without a number."""
         if commit not in self.numbers or len(self.numbers) < 2:
             return None
         first, last, *_ = self.numbers

@@ -150,8 +150,8 @@ def _differing_outputs(
 
 
 def find_wrong_schedule(right: Capture, capture: Capture, unstable: Container[tuple[int, int]] = ()) -> int | None:
-    """Returns the index of the first schedule with another output than the right capture, except `unstable` ones; None
-    if there is none, or if the runs made different schedules."""
+    """Returns the index of the first schedule with a different output that is not `unstable`; None if there is none, or
+    if the runs made different schedules."""
     if len(right.schedules) != len(capture.schedules):
         return None
     return next((index for index, _ in _differing_outputs(right, capture, unstable)), None)

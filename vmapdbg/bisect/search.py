@@ -1,5 +1,4 @@
-"""Searches which sets of patches, which decisions of the scheduler, or which commit changes the outcome, a name.
-Nothing is assumed about how it depends on a set, in particular not that more patches are better."""
+"""Searches which sets of patches, decisions, or commit change the outcome, a name. More patches may not be better."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ class FoundSets:
 
 @dataclass(frozen=True)
 class Search:
-    """The result of a search for patches among `given`, as `BisectDocument` has it. `outcomes` has every set that was
-    tried, in order."""
+    """The result of a search for patches among `given`. `outcomes` has every set that was tried, in order."""
 
     given: Patches
     removed: FoundSets
@@ -120,12 +118,9 @@ class Searcher(Generic[T]):
     def find_minimal(
         self, make: Transform[T], matters: Matters, is_limited: bool = False
     ) -> tuple[frozenset[T] | None, bool]:
-        """Removes members from the whole set as long as it still matters, a half first, then less: delta debugging
-        (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002).
-
-        Returns the part, None if the whole set does not matter, and whether it is minimal. If `is_limited`, ends when
-        the next step exceeds the budget; then the part may not be minimal.
-        """
+        """Removes members from the whole set as long as it still matters: delta debugging (Zeller and Hildebrandt,
+        "Simplifying and isolating failure-inducing input", 2002). Returns the part, None if the whole set does not
+        matter, and whether it is minimal: with `is_limited`, it may not be, because the budget ends the search."""
         part: frozenset[T] = self.given
         if not self._filter([part], make, matters):
             return None, True
@@ -138,7 +133,6 @@ class Searcher(Generic[T]):
             if is_limited and self._exceeds_budget(list(map(make, smaller))):
                 return part, False
             better = self._filter(smaller, make, matters)
-            # the smaller set is halved again
             if better:
                 part, pieces = min(better, key=len), 2
             elif pieces >= len(part):
@@ -197,9 +191,8 @@ class DecisionSearcher(Searcher[Choice]):
         self.schedules, self.forceable = capture.schedules, forceable
 
     def find_mending(self, is_right: Matters) -> tuple[list[Choices], bool]:
-        """Forces all nodes, or all reduces if these suffice, then as few as still make the outcome right. If that does
-        not help, lets realize points go. Returns one minimal set of choices, or single choices that each suffice, and
-        whether the budget was enough."""
+        """Forces all nodes, or all reduces if these suffice, then as few as make the outcome right; else lets realize
+        points go. Returns one minimal set, or single choices that each suffice, and whether the budget was enough."""
         reduces = frozenset(choice for choice in self.forceable if choice.op in REDUCES)
         if reduces and is_right(self.look([reduces])[0]):
             self.given = reduces
@@ -232,11 +225,10 @@ Step = tuple[str, str]
 
 
 def search_commits(line: Sequence[str], ask: AskCommits, width: int = 1) -> tuple[dict[str, str | None], Step | None]:
-    """Searches a line of commits, the good commit first and the bad commit last, for a change of the outcome. Returns
-    the outcomes of the commits that were run, and the step; None if both ends have the same outcome.
+    """Searches a line of commits, good end first, for a change of the outcome; asks for `width` commits at once.
 
-    Asks for `width` commits at once. Of several changes, finds one from the first commit's outcome. Skips commits that
-    cannot be run, as `git bisect skip` does. Raises ValueError if an end of the line cannot be run.
+    Returns the outcomes of the commits that were run, and the step from the first commit's outcome; None if both ends
+    have the same one. Skips commits that cannot be run. Raises ValueError if an end cannot be run.
     """
     outcomes: dict[str, str | None] = {}
 

@@ -1,8 +1,5 @@
 """Smaller programs by delta debugging on the syntax tree: statements deleted, a body in the place of its loop or
-function, an operand in the place of its expression, arguments left out, integers made smaller.
-
-Asks whether a smaller program still shows the fault. Nothing here runs a program, or knows tinygrad.
-"""
+function, an operand in the place of its expression, arguments left out, integers made smaller. Runs nothing."""
 
 from __future__ import annotations
 
@@ -32,8 +29,7 @@ def normalize(source: str) -> str:
 
 
 def shrink(source: str, ask: AskEach, width: int, seconds: float) -> Iterator[str]:
-    """Yields smaller and smaller programs that show the fault, until none is left or time is over. Asks for up to
-    `width` programs at once, and never again for a refused one."""
+    """Yields ever smaller programs that show the fault, until time is over or none is left. Asks `width` at once."""
     end = time.monotonic() + seconds
     refused = {source}
     limit = math.inf

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from vmapdbg.child.listen.times import Stopwatch
 
 _LAUNCHES = 5
-_STREAMED = 1 << 24
-"""Elements of 4 bytes that are read, and written, to measure memory: more than caches have."""
+_STREAMED = 1 << 24  # elements of 4 bytes that are read, and written, to measure memory: more than caches have
 _CHAINS, _STEPS = 8, 16
 """Independent chains of multiplications and additions for each element, and the steps of a chain."""
 _ELEMENTS = 1 << 16, 1 << 24
@@ -54,8 +53,7 @@ def find_device(stopwatch: Stopwatch) -> Device | None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps({**known, key: asdict(found)}))
     except OSError:
-        # it is measured again the next time
-        pass
+        pass  # it is measured again the next time
     return found
 
 
@@ -83,8 +81,7 @@ def _measure(name: str, stopwatch: Stopwatch) -> Device:
         if seconds > _LONG * launch or size >= longest:
             break
         size *= 16
-    # each chain begins with an addition, and the chains are added up
-    ops = _CHAINS * (2 * _STEPS + 2) - 1
+    ops = _CHAINS * (2 * _STEPS + 2) - 1  # an addition begins each chain, and adds it to the others
     return Device(name, ops * size / seconds, moved, launch, None)
 
 

@@ -1,6 +1,5 @@
-"""Contents of tinygrad's buffers, the names of their dtypes, and the values of its switches. Runs in the child.
-
-It may be imported before the overlay is installed: tinygrad is imported when it is needed."""
+"""Contents of tinygrad's buffers, names of their dtypes, and values of its switches. Runs in the child. tinygrad is
+imported when it is needed, so this may be imported before the overlay is installed."""
 
 from __future__ import annotations
 
@@ -14,11 +13,9 @@ _CHANGE_NOTHING = frozenset({"CAPTURING", "DEBUG", "DEBUG_RANGEIFY", "PROFILE", 
 def read_buffer(buffer: Any) -> bytes:
     """Returns the contents of a buffer of tinygrad: of its memory if nothing was ever written to it (Tensor.empty)."""
     if not buffer.size:
-        # tinygrad has no memory of no bytes
-        return b""
+        return b""  # tinygrad has no memory of no bytes
     memory = buffer.ensure_allocated()
-    # 0.13 renamed it
-    read = getattr(memory, "as_memoryview", None) or memory.as_buffer
+    read = getattr(memory, "as_memoryview", None) or memory.as_buffer  # 0.13 renamed it
     return bytes(read())
 
 
@@ -30,8 +27,7 @@ def make_buffer(device: str, size: int, dtype: Any, data: bytes) -> Any:
     memory: Any = u.buffer
     memory.allocate()
     if data:
-        # 0.14 has no copyin
-        memory.allocator._copyin(memory._buf, memoryview(bytearray(data)))
+        memory.allocator._copyin(memory._buf, memoryview(bytearray(data)))  # 0.14 has no copyin
     return u
 
 
@@ -42,8 +38,7 @@ def name_dtype(dtype: Any) -> str:
 
 
 def read_switches() -> dict[str, int | str]:
-    """Returns the switches that change what is scheduled and compiled (`PCONTIG`, `NOOPT`, ...), by name. From 0.13 on
-    without DEV: its value is an object of tinygrad, and a process without tinygrad may read these."""
+    """Returns switches that change schedules or code, by name; not DEV, which needs tinygrad to read from 0.13 on."""
     from tinygrad.helpers import ContextVar
 
     known = {name: switch.value for name, switch in ContextVar._cache.items() if name not in _CHANGE_NOTHING}

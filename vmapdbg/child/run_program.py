@@ -123,9 +123,8 @@ class Linter(ScheduleFeed):
         super().__init__()
         self.output, self.target = folder / f"{os.getpid()}.jsonl", target
         self.seen: set[bytes] = set()
-        # launches of all schedules that were linted, and by the key of tinygrad's schedule cache
-        self.launches = 0
-        self._launches: dict[bytes, int] = {}
+        self.launches = 0  # of all schedules that were linted
+        self._launches: dict[bytes, int] = {}  # by the key of tinygrad's schedule cache
 
     def mark(self) -> int:
         return self.launches
@@ -196,8 +195,7 @@ class RunWriter(ScheduleFeed):
         test = current_test()
         if test != self._test:
             self._test = test
-            # sorted by time
-            self._file = f"{name_test(test)}-{time.time_ns():020}-{uuid.uuid4().hex[:12]}.jsonl"
+            self._file = f"{name_test(test)}-{time.time_ns():020}-{uuid.uuid4().hex[:12]}.jsonl"  # sorted by time
         asked = AskedSchedule(test, name, line, "" if name else failed)
         if not self._stopped:
             with self._stopping():

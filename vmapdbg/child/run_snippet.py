@@ -52,14 +52,11 @@ class Mode:
             from vmapdbg.child.capture.schedule import make_choices
 
             self.recorder.choose = functools.partial(make_choices, self.job.choices)
-        # only for `check`: it imports numpy, which takes time
-        self.collector: Collector | None = None
-        # the class of the collector, None: Collector
-        self.collector_kind: type[Collector] | None = None
+        self.collector: Collector | None = None  # only for `check`: it imports numpy, which takes time
+        self.collector_kind: type[Collector] | None = None  # the class of the collector, None: Collector
         self.stopwatch: Stopwatch | None = None
         if self.job.times:
-            # only for timed runs: it imports statistics
-            from vmapdbg.child.listen.times import Stopwatch
+            from vmapdbg.child.listen.times import Stopwatch  # only for timed runs: it imports statistics
 
             self.stopwatch = Stopwatch(repeats=self.job.measured == TUNED)
         self.shadow: Shadow | None = None
@@ -89,8 +86,7 @@ class Mode:
                 collector.watch(module)
                 self.collector = collector
         if self.job.is_compared:
-            # tinygrad's own seed is the time
-            module.Tensor.manual_seed(SEED)
+            module.Tensor.manual_seed(SEED)  # tinygrad's own seed is the time
         if self.job.measured:
             hold_beam()
         if self.allocations is not None:
@@ -113,8 +109,7 @@ class Mode:
         if recorder.schedules:
             from vmapdbg.child.capture.schedule import build_schedules
 
-            # `check` waits for it
-            is_brief = self.request.evidence is not None
+            is_brief = self.request.evidence is not None  # `check` waits for it
             built = build_schedules(recorder.schedules, job.target, keeps_failed=True, is_brief=is_brief)
         patches = None if job.patches is None else job.patch_states
         capture = build_capture(job.snippet, job.target, patches, built, error, recorder.missing)
@@ -205,7 +200,7 @@ def drop_destructor() -> None:
         del tensor.__del__
 
 
-# what names a device for tinygrad; see DEV in its documentation of the environment
+# they name a device for tinygrad: see DEV in its documentation of the environment
 DEVICE_VARIABLES = ("DEV", "METAL", "AMD", "NV", "CUDA", "QCOM", "CL", "CPU", "DSP", "WEBGPU", "PYTHON", "NULL")
 
 
@@ -236,8 +231,7 @@ def run_snippet(request: Request, recorder: Recorder) -> model.SnippetError | No
         try:
             exec(code, main_module.__dict__)
         finally:
-            # what follows is no part of the program
-            sys.setrecursionlimit(max(depth, sys.getrecursionlimit()))
+            sys.setrecursionlimit(max(depth, sys.getrecursionlimit()))  # what follows is no part of the program
             hooks.restore_modules()
         if "tinygrad" in sys.modules:
             # a program that runs something has its own peak
@@ -282,8 +276,7 @@ def schedule_lazy(values: Sequence[Any], realize: bool, missing: list[str] | Non
 def list_tensors(values: Sequence[Any], kind: type) -> list[Any]:
     """Returns the Tensors among some values, and in lists, tuples and dicts of them."""
     found: list[Any] = []
-    # a container may contain itself
-    opened: set[int] = set()
+    opened: set[int] = set()  # a container may contain itself
     waiting = list(reversed(values))
     while waiting:
         value = waiting.pop()

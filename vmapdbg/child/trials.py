@@ -1,9 +1,8 @@
 """Runs many programs, each in a fork of a process that has imported tinygrad: an import takes longer than a program.
 
 `started_child` starts it as `python -m vmapdbg.child.trials REQUEST`. A line on stdin is a JSON list: a program's file,
-a folder for what the fork writes, and the fork's time in seconds. The answer, a line on stdout, is the signal that
-ended the fork, or 0. The folder then has the Capture, and with evidence a line for each ScheduleCheck.
-"""
+a folder for what the fork writes, its time in seconds. A line on stdout answers: the signal that ended the fork, or 0.
+The folder then has the Capture, and with evidence a line for each ScheduleCheck."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ def main() -> None:
     mode.prepare()
     fall_back_to_python_device()
     if request.evidence is not None:
-        # it takes long, too
-        import vmapdbg.child.compare.schedule_checker  # noqa: F401
+        import vmapdbg.child.compare.schedule_checker  # noqa: F401  # it takes long, too
     if request.preloads:
         import_tinygrad()
     for line in sys.stdin:
@@ -64,8 +62,7 @@ def run_in_fork(work: Callable[[], object], seconds: float) -> int:
     if process:
         return os.waitpid(process, 0)[1]
     try:
-        # the signal ends the fork
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_REAL, seconds)  # the signal ends the fork
         work()
     finally:
         os._exit(0)

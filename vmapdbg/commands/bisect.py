@@ -108,7 +108,6 @@ def bisect(
             raise Failure(message)
     if output is not None:
         check_target(output, snippet)
-    # imported here because it imports much
     from vmapdbg.commands import bisect_searches as searches
 
     job = jobs.make_open_job(snippet, given)

@@ -41,11 +41,9 @@ _SHORTEST = 20.0
 def reduce_job(
     job: Job, kind: str, search: Search, run: Run, seconds: float, output: Path | None
 ) -> tuple[Reduced, KeyboardInterrupt | None]:
-    """Reduces the program of a job for at most `seconds`, and runs the result, `output`, once more.
-
-    Two sets of patches keep outcomes that differ by `kind`; if all sets have the same outcome, the smaller program
-    keeps the fault of the `run`. The last result is what interrupted the search; the smallest program so far counts.
-    """
+    """Reduces the program of a job for at most `seconds`, and runs the result, `output`, once more. Keeps what differs
+    by `kind` between two sets of patches; if no sets differ, the fault of the `run`. The last result is what
+    interrupted the search; then the smallest program so far counts."""
     chosen = choose_jobs(job, search)
     error = run.capture.error
     if len(chosen) == 1 and kind != "values" and error is None:
@@ -153,8 +151,7 @@ class Judge:
         self.jobs = [replace(job, values=len(chosen) > 1) for job in chosen]
         self.kind, self.tried = kind, 0
         self.seconds = self.jobs[0].timeout
-        # each entry has a server for each job
-        self.free: queue.Queue[list[TrialServer]] = queue.Queue()
+        self.free: queue.Queue[list[TrialServer]] = queue.Queue()  # each entry has a server for each job
         self.width = count_cores()
         for _ in range(self.width):
             self.free.put([TrialServer(job, len(chosen) == 1, preloads, stack) for job in self.jobs])
@@ -222,9 +219,6 @@ class Judge:
         if self.has_error:
             return f"It ends with {what}{on}."
         return f"Its values differ from the numpy reference{on} ({what})."
-
-
-# *** faults
 
 
 def end_of(capture: Capture) -> Fault:

@@ -67,9 +67,8 @@ RIGHT_OR_WRONG = ("values", "crash")
 
 
 def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output: Path | None, as_json: bool) -> int:
-    """Runs the job with sets of its patches, and prints what changes its `kind` of outcome. Returns the exit code. With
-    `seconds`, reduces the snippet for at most this long, to `output` (None: stdout). Without patches (an observed
-    tinygrad), only reduces. Raises Failure if nothing is left to do."""
+    """Runs the job with sets of its patches, and prints what changes its `kind` of outcome. Returns the exit code. In
+    at most `seconds`, reduces the snippet to `output` (None: stdout). Raises Failure if nothing is left to do."""
     if job.patches is None and kind not in RIGHT_OR_WRONG:
         raise Failure(
             f"without patches, --reduce is for --by values and crash: the {kind} of one run differ from nothing"
@@ -210,8 +209,7 @@ def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> 
 
 def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
     """Prints the first commit of a span (`GOOD..BAD`, in the checkout of the job's tree, else of the working directory)
-    that changed the `kind` of outcome of a job. Returns the exit code. Raises Failure if there is no such span, or if
-    an end of it cannot be run."""
+    that changed the `kind` of outcome. Returns the exit code. Raises Failure for a wrong span or end."""
     top = repository_of(parse_name(job.tree or ".").path)
     line = list_span(top, span)
     with console.show_progress(f"bisecting {job.snippet}") as progress:
@@ -252,20 +250,17 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
 
 
 class CommitTrials(Trials[str]):
-    """Runs a job on `width` commits at once. By a kind of `MEASURES`, a commit counts as the first or the last,
-    whichever number is nearer."""
+    """Runs a job on `width` commits at once. A measured commit counts as the end with the nearer number."""
 
     def __init__(self, job: Job, top: Path, kind: str, progress: console.Progress) -> None:
         self.measurements = Measurements() if kind in MEASURES else None
-        # nothing runs beside a commit that is timed
-        self.width = 1 if kind == "time" else count_cores()
+        self.width = 1 if kind == "time" else count_cores()  # nothing runs beside a timed commit
         job = replace(job, patches=None, values=kind not in MEASURES, times=kind == "time")
         job = replace(job, measured=kind if kind in MEASURES else "")
         super().__init__(kind, lambda commit: replace(job, tree=f"{top}@{commit}"), progress)
 
     def name_outcomes(self, commits: Sequence[str]) -> list[str | None]:
-        """Returns the outcome of each commit, None to skip it: a snippet that fails before its first schedule says
-        nothing about values, kernels or findings."""
+        """Returns the outcome of each commit, None to skip it: the snippet failed before its first schedule."""
         if self.measurements is None:
             failed = [run.capture.error is not None and not run.capture.schedules for run in self.run(commits)]
             is_named = [self.kind == "crash" or not failed_at_once for failed_at_once in failed]

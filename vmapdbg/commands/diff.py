@@ -101,9 +101,6 @@ def diff(
         sys.exit(1)
 
 
-# *** two runs of a snippet
-
-
 def compare_inputs(inputs: Sequence[str], baseline: str | None, output: Path | None, given: options.JobOptions) -> View:
     """Runs or reads both sides, compares them, and writes the page to `output`. Raises Failure."""
     old, snippet = None, next(iter(inputs), None)
@@ -114,7 +111,6 @@ def compare_inputs(inputs: Sequence[str], baseline: str | None, output: Path | N
         if jobs.is_saved(old):
             old, baseline = None, old
     if output is not None:
-        # before anything runs
         for name in inputs or (None,):
             check_target(output, name, ENDINGS)
     sides = make_sides(snippet, baseline or None, given, old)
@@ -143,9 +139,6 @@ def print_part(view: View, part: options.Part, output: Path | None) -> None:
         return
     print_diff(view.diff, console.make_console(), selected=part.select(view), show_all=part.show_all)
     print_peaks(view, console.make_console())
-
-
-# *** two saved runs
 
 
 def diff_folders(folders: tuple[str, ...], test: str | None, show_all: bool, as_json: bool, exit_code: bool) -> bool:

@@ -50,7 +50,6 @@ def graph(
     """
     from vmapdbg.page.graph.write import ENDINGS, find_format, write_graph
 
-    # before the snippet runs
     check_target(output, snippet, ENDINGS)
     find_format(output)
     other = None

@@ -173,7 +173,6 @@ def lint(
     if given.code is not None and len(names) > 1:
         raise Failure("-c CODE is the snippet: it takes no files")
     for name in names:
-        # before anything runs
         if output is not None:
             check_target(output, name)
         if name is not None and name != "-":

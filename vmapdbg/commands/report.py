@@ -37,7 +37,6 @@ def report(snippet: str | None, output: Path, given: options.JobOptions) -> None
       vmapdbg report train.py -o report.html --time --memory -- --steps 1
       vmapdbg report after.json -o report.html
     """
-    # before the snippet runs
     check_target(output, snippet, ENDINGS)
     capture = jobs.load_or_run(snippet, given)
     from vmapdbg.page.view import View

@@ -134,9 +134,6 @@ def collect(job: Job, kind: str, folder: Path, stdout: IO[str] | None = None, **
     return 128 - status if status < 0 else status
 
 
-# *** --lint
-
-
 def run_and_lint(job: Job, output: Path | None, strict: bool) -> int:
     """Runs a program, prints what lint found to stderr and writes it to `output`. Returns the exit code: the program's
     own, or 1 for findings; with `strict` also for kernels without a program."""
@@ -206,16 +203,10 @@ def read_counts(folder: Path) -> Account:
     return add_accounts(accounts)
 
 
-# *** --check
-
-
 def run_and_check(job: Job, as_json: bool, strict: bool) -> int:
-    """Runs a program and prints which of its values are wrong: on stderr, or with `as_json` as a document on stdout,
-    and what the program prints on stderr.
-
-    Returns the exit code: 1 if a value is wrong or tinygrad was stopped, 4 if the comparing process died, else the
-    program's own; with `strict` 1 for a program that ended well if anything was not compared.
-    """
+    """Runs a program and prints which of its values are wrong: on stderr, or with `as_json` as a document on stdout.
+    Returns 1 if a value is wrong or tinygrad was stopped, 4 if the comparing process died, else the program's exit
+    code; with `strict` 1 instead of 0 if anything was not compared."""
     from vmapdbg.page.check_sentences import add_messages
     from vmapdbg.page.text.check import print_run_check
 
@@ -249,9 +240,6 @@ def read_found(root: Path, compared: str, died: bool, status: int = 0) -> Progra
     checks = (build_data(CheckedSchedule, data) for data in read_lines(compared))
     found = sum_up(checks, read_counts(root), rest)
     return replace(found, status=status, unchecked={**found.unchecked, **({rest: left} if left else {})})
-
-
-# *** --save
 
 
 def run_and_save(job: Job, folder: Path) -> int:

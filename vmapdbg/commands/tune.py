@@ -49,7 +49,6 @@ def tune(snippet: str | None, by: str, budget: float, write: bool, as_json: bool
     job = jobs.make_job(snippet, given)
     if write and job.typed:
         raise Failure("--write changes a file, and this code was typed")
-    # imported here because it imports much
     from vmapdbg.commands.tune_runs import tune_job
     from vmapdbg.page.text.tune import print_tune
 

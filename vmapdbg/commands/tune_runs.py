@@ -151,8 +151,7 @@ class Tuner:
         return number + timing.parts.get("launching", 0.0)
 
     def propose(self, best: Sequence[Trial]) -> list[Proposal]:
-        """Measures trials and the unchanged program in turns. Returns edits that help and keep the values;
-        the other trials go to `refused`."""
+        """Measures trials and the unchanged program in turns. Returns edits that help; the others go to `refused`."""
         turns = COUNTED_RUNS if self.by == "memory" else TURNS
         proposals: list[Proposal] = []
         if best:

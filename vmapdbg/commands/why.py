@@ -96,9 +96,6 @@ def print_decisions(capture: Capture, subject: str | None, schedule: int | None,
     print_explanations(explanations, console.make_console(), show_all=everything)
 
 
-# *** --value
-
-
 def print_values(job: Job, subject: str | None, schedule: int | None, as_json: bool, strict: bool) -> None:
     """Follows the values of a job, prints them, and ends with the exit code: 1 if a value is wrong."""
     capture, report = follow_job(job, subject, schedule)

@@ -17,14 +17,11 @@ from vmapdbg.model.capture import Bufferize, Capture, Finding, Node, Realized, S
 from vmapdbg.model.schedule_index import index_of, sum_programs
 from vmapdbg.model.vocabulary import BufferizeField, ChangeStatus, NodeField, PairedBy, ValueLeft
 
-# Compared with a schedule that only one side has.
-_NOTHING = Schedule(-1, None, 0, (), (), (), (), (), ())
+_NOTHING = Schedule(-1, None, 0, (), (), (), (), (), ())  # compared with a schedule that only one side has
 # Why the outputs of two schedules are not compared, by how they were paired.
 _LEFT: Mapping[PairedBy, ValueLeft] = {"": "one-side", "graph": "not-paired", "alike": "not-paired"}
-# The reason in a capture of stock tinygrad: it is unknown.
-_NO_REASON = "stock"
-# A range is created for a buffer; other nodes inherit it, so the buffer's vote outweighs theirs.
-_BUFFER_WEIGHT = 100_000
+_NO_REASON = "stock"  # unknown: the capture is of stock tinygrad
+_BUFFER_WEIGHT = 100_000  # other nodes inherit a buffer's range: its vote outweighs theirs
 
 
 def diff_captures(
@@ -34,9 +31,8 @@ def diff_captures(
     names: tuple[str, str] = ("", ""),
     same_lines: Mapping[str, str] | None = None,
 ) -> result.CaptureDiff:
-    """Compares two captures, of two tinygrads by the meaning of their nodes. `diff_captures(c, c)` is empty. `printed`
-    is what their snippets wrote to stdout, `names` are the files that they were read from. `same_lines` maps lines of
-    before to lines of after if the snippets are two files."""
+    """Compares two captures, of two tinygrads by the meaning of their nodes. `printed` is what their snippets wrote to
+    stdout, `names` their files. `same_lines` maps lines of before to lines of after if the snippets are two files."""
     read = read_plainly if have_same_tinygrad(before.versions, after.versions) else read_neutrally
     left, right = list(map(read, before.schedules)), list(map(read, after.schedules))
     lines = dict(same_lines or {})
@@ -117,8 +113,7 @@ def leave_unstable(
 
 
 def _may_be_edited(before: Capture, after: Capture) -> bool:
-    """Whether the program of a saved capture may have other lines than the other side's: then schedules are asked for
-    at other lines, though no side ended early."""
+    """Whether a saved capture's lines may have moved: schedules are at other lines, though no side ended early."""
     lines = [{schedule.line for schedule in side.schedules} for side in (before, after)]
     ended = [side.error is not None for side in (before, after)]
     return not all(ended[i] or lines[1 - i] <= lines[i] for i in range(2))

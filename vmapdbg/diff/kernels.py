@@ -16,8 +16,7 @@ from vmapdbg.diff.source import blank_lines, canonize_source
 from vmapdbg.model.capture import Kernel
 from vmapdbg.model.vocabulary import KernelField, KernelStatus, MatchedBy
 
-# Below this share in common, two kernels are not versions of the same kernel.
-_LEAST_ALIKE = 0.5
+_LEAST_ALIKE = 0.5  # with a lower share in common, two kernels are not versions of one
 _COST_FIELDS: tuple[KernelField, ...] = tuple(name for name in get_args(KernelField) if name != "source")
 # For each way to pair programs, the fields that are equal: the most specific first.
 _LEVELS: dict[MatchedBy, tuple[tuple[str, ...], ...]] = {

@@ -16,10 +16,8 @@ from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.ops import ELEMENTWISE, RESHAPING, SAME_VALUE, name_op
 from vmapdbg.model.schedule_index import index_of
 
-# memory that exists before the schedule
-_LEAVES = frozenset({"PARAM"})
-# ops whose dtype does not follow from their sources
-_TYPED = frozenset({"PARAM", "CAST", "BITCAST"})
+_LEAVES = frozenset({"PARAM"})  # memory that exists before the schedule
+_TYPED = frozenset({"PARAM", "CAST", "BITCAST"})  # the dtype does not follow from the sources
 
 Size = int | str
 Shape = tuple[Size, ...]
@@ -42,10 +40,8 @@ class Meanings:
         self.index = index_of(schedule)
         self.heads: dict[int, Node] = {}
         self.views: dict[int, HeadView] = {}
-        # the heads whose value is one number
-        self.constants: set[int] = set()
-        # the source of each RESHAPE that is a head
-        self._origins: dict[int, int] = {}
+        self.constants: set[int] = set()  # heads whose value is one number
+        self._origins: dict[int, int] = {}  # the source of each RESHAPE that is a head
         # the heads computed from numbers alone, and the first head of equal ones: a graph may have one for each dtype
         self._numbers: set[int] = set()
         self._same: dict[Hashable, int] = {}

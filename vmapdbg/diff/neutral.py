@@ -1,5 +1,4 @@
-"""A schedule in a form that is the same for all tinygrad releases, so that two releases can be compared. Only the
-comparison uses it: the diff that the user sees has the schedule's own nodes and buffers."""
+"""A schedule in a form that is the same for all tinygrad releases. Only the comparison uses it, the reports do not."""
 
 from __future__ import annotations
 
@@ -137,8 +136,6 @@ class _Neutral(Meanings):
                 waiting += self.heads[head].src
         return live
 
-    # *** nodes
-
     def _read_node(self, head: Node) -> Node:
         node, made = self.index.nodes[head.id], self.realized.get(head.id)
         constant = head.id in self.constants
@@ -174,8 +171,6 @@ class _Neutral(Meanings):
         is_output = is_end or name_op(node.op) in _ASKED_FOR
         # only the rule is compared: which reader wants which range depends on how the release broadcasts
         return Realized(tuple(own), "output" if is_output else realized.reason, "")
-
-    # *** buffers and kernels
 
     def _read_bufferize(self, made: Bufferize) -> Bufferize | None:
         node, view = self.index.nodes[made.node], self.views[made.node]

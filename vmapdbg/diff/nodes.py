@@ -18,12 +18,9 @@ from vmapdbg.diff.pairing import (
 from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.vocabulary import PairedBy
 
-# Below this share of common nodes, two schedules are not versions of the same one.
-_LEAST_ALIKE = 0.3
-# The same for the share of nodes with equal op, dtype, shape and argument, whatever their sources.
-_LEAST_OF_A_KIND = 0.5
-# Changed schedules are compared within this distance: a run can make thousands.
-_WINDOW = 64
+_LEAST_ALIKE = 0.3  # with a lower share of common nodes, two schedules are not versions of one
+_LEAST_OF_A_KIND = 0.5  # the same for nodes with equal op, dtype, shape and argument, whatever their sources
+_WINDOW = 64  # changed schedules are compared within this distance: a run can make thousands
 
 
 def match_nodes(before: Schedule, after: Schedule) -> dict[int, int]:
@@ -37,10 +34,8 @@ def match_rest(
     before: Schedule, after: Schedule, known: Mapping[int, int], same_lines: Mapping[str, str], *, loosely: bool = False
 ) -> dict[int, int]:
     """Maps nodes of `before` that are not in `known` to nodes of the same kind in `after`, whatever their sources are.
-
     Nodes of a kind have the same op, dtype, shape and, except `loosely`, argument. Nodes with the same readers are
-    paired first, then nodes of a line (`same_lines` maps lines of before to lines of after), then the others in order.
-    """
+    paired first, then nodes of a line (`same_lines`: before to after), then the others in order."""
     if len(known) == min(len(before.nodes), len(after.nodes)):
         return {}
     numbers = make_numbers()
@@ -100,9 +95,6 @@ def _number_uses(nodes: Iterable[Node], values: Mapping[int, int], numbers: Numb
     return uses
 
 
-# *** schedules
-
-
 class SchedulePair(NamedTuple):
     """The positions of two schedules, None for a side without one, and what they have in common.
 
@@ -126,8 +118,7 @@ def match_schedules(
 
     `same_lines` maps lines of before to lines of after; with `edited` an equal line may be another statement. The
     schedules of a line are paired in order, between those with equal graphs; the rest by equal graphs, then by most
-    common nodes, then by most nodes of a kind. The result is in the order of `after`; a schedule of `before` alone
-    follows its predecessor.
+    common nodes, then by kinds of nodes. In the order of `after`; a schedule of `before` alone follows its predecessor.
     """
     numbers = make_numbers()
     counts: list[list[Counter[int]]] = []

@@ -20,20 +20,15 @@ Numbers = defaultdict[Hashable, int]
 Opcode = tuple[str, int, int, int, int]
 _Item = TypeVar("_Item")
 
-# Two user lines with a lower ratio are not the same line, edited.
-_LEAST_ALIKE = 0.6
-# Blocks with more pairs of lines than this are not aligned line by line.
-_MOST_BLOCK = 4000
+_LEAST_ALIKE = 0.6  # two user lines with a lower ratio are not the same line, edited
+_MOST_BLOCK = 4000  # blocks with more pairs of lines are not aligned line by line
 
-# Since 0.14 the loops of a schedule are called WEAK.
-_SAME_AXIS_TYPE = {"WEAK": "LOOP"}
-# A range that the pass numbered. `rm1` is the user's own: -1 in the program, on both sides.
-_NUMBERED = re.compile(r"\br\d\w*")
+_SAME_AXIS_TYPE = {"WEAK": "LOOP"}  # since 0.14 the loops of a schedule are called WEAK
+_NUMBERED = re.compile(r"\br\d\w*")  # numbered by the pass; the user's own `rm1` is -1 on both sides
 
 
 def make_numbers() -> Numbers:
-    """Returns a table that numbers its keys as they come (hash-consing). A compound key holds the numbers of its parts,
-    so graphs are compared without recursion."""
+    """Returns a table that numbers its keys as they come (hash-consing). Keys hold numbers: nothing recurses."""
     return defaultdict(count().__next__)
 
 
@@ -91,8 +86,7 @@ def share(common: int, whole: int) -> float:
 
 
 def find_opcodes(before: Sequence[Hashable], after: Sequence[Hashable]) -> Sequence[Opcode]:
-    """Returns `SequenceMatcher.get_opcodes`: (tag, start and end before, start and end after). The layers of a network
-    ask for the same result again and again: it is cached for numbers, because only equality of items matters."""
+    """Returns `SequenceMatcher.get_opcodes`, cached for numbers of the items: a network's layers ask repeatedly."""
     numbers = make_numbers()
     return _compare_numbers(tuple([numbers[item] for item in before]), tuple([numbers[item] for item in after]))
 
@@ -207,9 +201,8 @@ def _forget_place(reason: Reason) -> Reason:
 def choose_ranges(
     pairs: Iterable[tuple[tuple[str, ...], tuple[str, ...], int]], before: Iterable[Range], after: Iterable[Range]
 ) -> dict[str, str]:
-    """Maps each range of before to a range of after. `pairs` has the expressions of something matched, before and
-    after, and their weight: if both have the same form, they vote for their ranges. Ranges without votes are paired by
-    size and axis type, in order. A vmap range keeps its name."""
+    """Maps each range of before to a range of after. `pairs` has expressions before and after, and their weight: two of
+    the same form vote for their ranges. The others: by size and axis type, in order. A vmap range keeps its name."""
     kinds_before, kinds_after = range_kinds(before), range_kinds(after)
 
     def may_pair(one: str, other: str) -> bool:

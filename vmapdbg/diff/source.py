@@ -16,21 +16,16 @@ _VARIABLE = re.compile(
     r"(?P<prefix>alu|val|acc|cast|bitcast|temp|wmma|gep|const|bidx|buf|[A-Za-z]*idx|data|loop_[a-z]+_)"
     r"(?P<number>\d+(?:_\d+)*?)(?P<rest>(?<=\d)_\d+|phi|cmp)?"
 )
-# since 0.14 an accumulator is called a buffer: it is one, in registers
-_SAME_PREFIX = {"acc": "buf"}
+_SAME_PREFIX = {"acc": "buf"}  # since 0.14 an accumulator is called a buffer, in registers
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\d.]*e[-+]\d+f?|\d[\w.]*|\s+|<<|>>|[-+*/<>=!&|]=|&&|\|\||.")
 _KERNEL = "kernel#"
-# Below this share of common tokens, two lines are not versions of the same line.
-_LEAST_ALIKE = 0.5
-# How many lines are cached: the layers of a network share most of their lines.
-_MOST_KNOWN = 16384
+_LEAST_ALIKE = 0.5  # with a lower share of common tokens, two lines are not versions of one
+_MOST_KNOWN = 16384  # how many lines are cached: the layers of a network share most of their lines
 
-# a 32 bit number; renderers print more digits than it has
-_FLOAT = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?f\b")
+_FLOAT = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?f\b")  # 32 bits; renderers print more digits
 _LARGEST = 3.4e38
 _INTEGER = re.compile(r",\s*(?:const )?int (\w+)(?=\s*[,)])")
-# some renderers copy a thread number to a variable first
-_COPY = r"\n\s*int (\w+) = {};[^\n]*"
+_COPY = r"\n\s*int (\w+) = {};[^\n]*"  # some renderers copy a thread number to a variable first
 
 MarkedSpan = tuple[int, int]
 

@@ -28,9 +28,8 @@ def compare_outputs(before: Schedule, after: Schedule, terms: int, left: ValueLe
 
 
 def estimate_terms(schedules: Iterable[Schedule]) -> list[int]:
-    """Estimates for each schedule how many numbers are summed for an output element: the size of the largest reduce so
-    far, because a schedule inherits the rounding of what it reads. Outputs of a capture cannot be followed to their
-    nodes; `vmapdbg check` counts in the graph."""
+    """Estimates for each schedule how many numbers are summed for an output element: the largest reduce so far, because
+    rounding is inherited. Outputs of a capture have no nodes to follow; `vmapdbg check` counts in the graph."""
     reduced = (
         [item.size for item in schedule.ranges if item.axis_type == "REDUCE" and isinstance(item.size, int)]
         for schedule in schedules
@@ -96,8 +95,7 @@ def compare_printed(before: str, after: str, again: str | None = None) -> Printe
 
 
 def _make_tolerance(before: Output, after: Output, terms: int) -> Tolerance:
-    """Returns the smaller tolerance of both sides, by the smaller of their largest elements: a huge wrong element must
-    not let others pass."""
+    """Returns the tolerance by the smaller of both largest elements: a huge wrong element must not let others pass."""
     from vmapdbg.values.numbers import find_largest  # imports numpy, which reading a capture does not need
 
     largest = max(_LEAST_SCALE, min(find_largest(_read_sample(side)) for side in (before, after)))

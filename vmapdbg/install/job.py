@@ -1,8 +1,5 @@
-"""What the tool and its children exchange: the job, the requests to a child, and the result of a run.
-
-A request goes to the child as one JSON document on its command line. In it, and in the job that the tool remembers,
-patches are written as for `--patches`.
-"""
+"""What the tool and its children exchange: the job, the requests to a child, and the result of a run. A request is one
+JSON document on the child's command line; in it, patches are written as for `--patches`."""
 
 from __future__ import annotations
 
@@ -34,18 +31,17 @@ class Choice:
 
 @dataclass(frozen=True)
 class Job:
-    """A snippet, and how it is run.
+    """A snippet, and how it is run. `arguments` are for the snippet. `patches` is None for a tinygrad that is observed
+    without the overlay. `timeout` is in seconds, None for no limit. With `values` the tensors that the snippet realizes
+    are read into the Capture.
 
-    `arguments` are for the snippet. `patches` is None for a tinygrad that is observed without the overlay. `timeout` is
-    in seconds, None for no limit. With `values` the tensors that the snippet realizes are read into the Capture.
-    `tree` names the tinygrad (see `vmapdbg.install.trees`) and `python` the interpreter; if empty, the tool's own are
-    used. `choices` replace decisions of the scheduler. With `times` every launch is waited for and timed, and what the
-    snippet leaves lazy is run. With `memory` the memory that tinygrad has is watched, and if the snippet runs nothing,
-    what it leaves lazy is run. `typed` is `-c` or `-` if the tool wrote the snippet's file, with code that was typed or
-    read from stdin. `measured` is what `bisect` measures, if it does: then BEAM searches nothing, and for `memory` no
-    schedule is recorded, because records keep memory. `TUNED` repeats launches. With `beam` BEAM searches that
-    wide for the kernels with the keys `searched`. `edits` is a file that `tune` wrote: the text of each file that it
-    edits. `switches` are environment variables for the snippet (`PCONTIG=2`).
+    `tree` names the tinygrad (see `vmapdbg.install.trees`), `python` the interpreter; if empty, the tool's own.
+    `choices` replace decisions of the scheduler. With `times` every launch is waited for and timed, and what the
+    snippet leaves lazy is run. With `memory` tinygrad's memory is watched, and if the snippet runs nothing, what it
+    leaves lazy is run. `typed` is `-c` or `-` if the tool wrote the snippet's file. `measured` is what `bisect`
+    measures: then BEAM searches nothing, and for `memory` no schedule is recorded, because records keep memory. `TUNED`
+    repeats launches. With `beam` BEAM searches that wide for the kernels `searched`, by key. `edits` is a file that
+    `tune` wrote: the text of each edited file. `switches` are environment variables for the snippet (`PCONTIG=2`).
     """
 
     snippet: str
@@ -140,8 +136,7 @@ SCHEDULE_FILES = "schedule-*.pickle"
 @dataclass(frozen=True, kw_only=True)
 class CheckRequest(Request):
     """Asks for a comparison with the numpy reference while the evidence is written: by the job's snippet, or, if
-    `evidence` is None, by the processes of a program in `folder` (`vmapdbg.child.evidence.suite`). `output` gets a line
-    of JSON for each schedule."""
+    `evidence` is None, by processes that write to `folder`. `output` gets a line of JSON for each schedule."""
 
     module = "vmapdbg.child.compare.checker"
 

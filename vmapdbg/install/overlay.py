@@ -1,13 +1,12 @@
 """Installs the overlay: patches the installed tinygrad 0.12.0 while it is imported, module by module.
 
 One `TinygradFinder` in front of `sys.meta_path` lets the installed file run, then calls the patch of the module, then
-its listener, before the importer sees it: a later `from tinygrad.x import name` gets the changed name. The patch is
-`patch(module)` of the overlay file of the same name, loaded as `tinygrad_overlay.*`, so it never hides the installed
-package. `tinygrad_overlay._patching` makes the changes; it works without the overlay, too: `load_patching`.
+its listener: a later `from tinygrad.x import name` gets the changed name. The patch is `patch(module)` of the overlay
+file of the same name, loaded as `tinygrad_overlay.*`, so it never hides the installed package.
+`tinygrad_overlay._patching` makes the changes; it works without the overlay, too: `load_patching`.
 
-The state of the patches is read once from `VMAPDBG_PATCHES`. `child_environment` makes a Python process and its workers
-install the overlay at their start, through the `sitecustomize` in `vmapdbg/install/bootstrap`. They all import this
-module, so it imports little.
+`VMAPDBG_PATCHES` is read once. `child_environment` makes a Python process and its workers install the overlay at their
+start, by the `sitecustomize` in `install/bootstrap`: they all import this module, so it imports little.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ PATCHES_VARIABLE = "VMAPDBG_PATCHES"
 BOOTSTRAP_DIR = Path(__file__).parent / "bootstrap"
 OVERLAY_PACKAGE = "tinygrad_overlay"
 _STATE, _PATCHING = f"{OVERLAY_PACKAGE}._state", f"{OVERLAY_PACKAGE}._patching"
-# overlay files that are new modules of tinygrad
-_NEW_MODULES = {"tinygrad.func": "func.py"}
+_NEW_MODULES = {"tinygrad.func": "func.py"}  # overlay files that are new modules of tinygrad
 
 
 class OverlayError(ImportError):
@@ -40,10 +38,9 @@ class OverlayError(ImportError):
 
 
 class TinygradFinder(importlib.abc.MetaPathFinder):
-    """Finds modules of tinygrad as the other finders do, and changes modules with a patch or a listener.
-    `before_import` gets the spec of tinygrad each time it is about to be imported; it may raise OverlayError.
-    `new_modules` has the file of each module that tinygrad gets besides its own. `listener` looks at modules while they
-    are imported (`vmapdbg.child.listen.hooks`), None if nothing does."""
+    """Finds modules of tinygrad as other finders do, and changes modules with a patch or a listener. `before_import`
+    gets the spec before each import of tinygrad; it may raise OverlayError. `new_modules` has the files of modules that
+    tinygrad gets. `listener` looks at modules while they are imported (`child.listen.hooks`), None if nothing does."""
 
     def __init__(self) -> None:
         self.patches: Mapping[str, Patch] = {}
@@ -109,9 +106,6 @@ def tinygrad_finder() -> TinygradFinder:
     finder = TinygradFinder()
     sys.meta_path.insert(0, finder)
     return finder
-
-
-# *** the overlay
 
 
 def overlay_dir() -> Path:
@@ -183,9 +177,8 @@ def load_patching() -> Any:
 
 
 def install(patches: str | None = None) -> None:
-    """Installs the overlay in this process. `patches` is the comma separated list of the switchable patches that are on
-    (default: the environment variable). Again with the same patches it does nothing. Raises OverlayError when tinygrad
-    is imported already, or when the overlay is installed with other patches."""
+    """Installs the overlay with these switchable patches (comma separated; default: the environment variable); a second
+    time it does nothing. Raises OverlayError if tinygrad is imported already, or if other patches are installed."""
     chosen = os.environ.get(PATCHES_VARIABLE, "") if patches is None else patches
     if is_installed():
         installed = get_state().patches_spec
@@ -238,8 +231,7 @@ def child_environment(
     patches: str | None, environment: dict[str, str], tree: str = "", observes: bool = False
 ) -> dict[str, str]:
     """Returns `environment` changed so that Python processes started with it, and their own, install the overlay with
-    `patches`; None takes the overlay out. `tree` is the folder of their tinygrad, empty for the installed one. With
-    `observes` they observe it instead; other variables say what for (`bootstrap/sitecustomize.py`)."""
+    `patches` (None: no overlay) or, with `observes`, observe the tinygrad in folder `tree` (empty: installed)."""
     # most processes that import this module start no other
     import shutil
 

@@ -1,5 +1,4 @@
-"""The patches by name: what each does, and how a `--patches` value is read. The overlay gets the names of the patches
-that are on in an environment variable, not this table."""
+"""What each patch does, and how a `--patches` value is read. The overlay gets names, in an environment variable."""
 
 from __future__ import annotations
 
@@ -44,9 +43,8 @@ ALL = frozenset(SWITCHABLE)
 
 
 def parse_patches(spec: str) -> Patches:
-    """Returns the names of the switchable patches that `spec` turns on: `all`, `none`, or a list, in which a name turns
-    a patch on, `-name` off; a leading `-` starts with all. `all,-close-ranges`, `-close-ranges`,
-    `ambient-ranges,close-ranges`. Raises PatchError."""
+    """Returns the switchable patches that `spec` turns on: `all`, `none`, or a list of names, where `-name` turns a
+    patch off and a leading `-` starts with all (`all,-close-ranges`, `-close-ranges`). Raises PatchError."""
     chosen = set(ALL) if spec.lstrip().startswith("-") else set[str]()
     for item in (part.strip() for part in spec.split(",")):
         off, name = item.startswith("-"), item.lstrip("-+")

@@ -38,8 +38,7 @@ def count_cores() -> int:
 def start_group(
     command: list[str], environment: Mapping[str, str], lifeline: int, stdin: Stream, stdout: Stream, stderr: Stream
 ) -> subprocess.Popen[bytes]:
-    """Starts a process in a group of its own, so that all it starts can be ended with it. It gets the end `lifeline` of
-    a pipe. Raises Failure on Windows, which has no such groups."""
+    """Starts a process that gets `lifeline`, in its own group, to end all with it. Raises Failure on Windows."""
     if os.name == "nt":
         raise Failure("programs run on Linux and macOS; on Windows they run in WSL")
     return subprocess.Popen(
@@ -64,9 +63,8 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def hold(lifeline: int) -> None:
-    """Watches the reading end of a pipe; the tool holds the other end. When the tool ends, even by SIGKILL, the whole
-    group of this process is killed. A negative number means no pipe. On Linux this process is killed even if it is in
-    a C call that lets no other thread run; elsewhere it ends after the call."""
+    """Watches the reading end of a pipe; negative: no pipe. When the tool, which holds the other end, ends, even by
+    SIGKILL, kills this group: on Linux also in a C call that lets no other thread run, elsewhere after the call."""
     if lifeline < 0:
         return
     if IS_LINUX:
@@ -86,9 +84,8 @@ def hold(lifeline: int) -> None:
 
 
 def fork_unseen(owner: int, work: Callable[[], object]) -> int:
-    """Forks this process, whose pidfd is `owner`. The fork calls `work` when this process has died, and then ends. It
-    is no child of this process, whose `os.wait()` does not find it. Returns the fork's process id. Only on Linux:
-    elsewhere the fork of a process with threads, or with a GPU, may not go on."""
+    """Forks this process, whose pidfd is `owner`, and returns the fork's id. When this process has died, the fork calls
+    `work`. `os.wait()` does not find it. Only on Linux: elsewhere a fork with threads, or a GPU, may not go on."""
     reads, writes = os.pipe()
     # the child in between is none of the program's: its handler must not hear of it; only the main thread sets one
     handler = signal.getsignal(signal.SIGCHLD)

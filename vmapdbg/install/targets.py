@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """What differs between targets. `renderers` are the names of its renderer over the releases (the first that exists
-    is used) in `module` of tinygrad.renderer. `device` is tinygrad's device, `arch` a common one of today: tensor cores
-    depend on it. `language` is a Pygments lexer for the source."""
+    """What differs between targets. `renderers` are its renderer's names over the releases (the first that exists is
+    used). `device` is tinygrad's, `arch` a common one: tensor cores depend on it. `language` is a Pygments lexer."""
 
     module: str
     renderers: tuple[str, ...]

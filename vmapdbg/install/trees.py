@@ -96,8 +96,7 @@ def parse_name(text: str) -> TreeName:
 
 @functools.cache
 def find_tree(text: str) -> Tree:
-    """Returns the tree of a name, fetched into the cache on first use. Raises TreeError. Cached: a process sees one
-    tree from start to end, even if the folder changes."""
+    """Returns the tree of a name, fetched on first use. Cached: a process sees no later change. Raises TreeError."""
     name = parse_name(text)
     if name.release is not None:
         return Tree(fetch_release(name.release), name.release)
@@ -116,8 +115,7 @@ def find_tree(text: str) -> Tree:
 
 
 def check_version(version: str | None, name: str, folder: Path | None = None) -> None:
-    """Raises TreeError if a version is too old to be observed. The last commits before 0.12.0, in a folder, are not:
-    of all that is read of tinygrad, letters for axes came last, in October 2025."""
+    """Raises TreeError for a version too old to be observed: in a folder, one without axis letters (October 2025)."""
     if version is None or tuple(map(int, re.findall(r"\d+", version)[:2])) >= OLDEST:
         return
     ops = None if folder is None else folder / "tinygrad" / "uop" / "ops.py"
@@ -159,9 +157,8 @@ def find_imported(path: Sequence[str]) -> Tree | None:
 
 
 def is_release(tree: Tree) -> bool:
-    """Returns whether the overlay can patch a tree: it was installed from the package of the release, or it is the
-    checkout that tinygrad is installed from (`pip install -e`), unchanged at the tag of the release. The version alone
-    does not say that: a checkout has the version of the release before it."""
+    """Returns whether the overlay can patch a tree: it was installed from the release's package, or is the checkout
+    that tinygrad is installed from (`pip install -e`), unchanged at the tag: the version alone does not say that."""
     if (tree.folder / f"tinygrad-{TINYGRAD_VERSION}.dist-info").is_dir():
         return True
     if tree.commit is None or find_editable() != tree.folder.resolve():
@@ -193,9 +190,8 @@ def cache_folder() -> Path:
 def cache_entry(
     kind: str, name: str, fill: Callable[[Path], None], list_sizes: Callable[[Path], Mapping[str, int]]
 ) -> Path:
-    """Returns the folder of a cache entry. If it does not exist yet, `fill` writes it to an empty folder, which is
-    removed if `fill` raises. `list_sizes` gets the folder and returns the size in bytes of each file that it must have.
-    Raises TreeError if the cache cannot be written, or if the entry is not as it was fetched."""
+    """Returns the folder of a cache entry; `fill` fills a new one. `list_sizes` returns the size in bytes of each file
+    that it must have. Raises TreeError if the cache cannot be written, or if the entry has changed."""
     entry = cache_folder() / kind / name
     if entry.exists():
         check_whole(entry, list_sizes(entry))

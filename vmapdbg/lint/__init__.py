@@ -22,8 +22,7 @@ NEED_BASELINE = frozenset(rule.code for rule in RULES if rule.compares)
 def lint_capture(
     capture: Capture, baseline: Capture | None = None, codes: Collection[str] = CODES
 ) -> tuple[Finding, ...]:
-    """Returns the findings of the rules in `codes`, of repeated kernels once: errors before warnings, then by schedule.
-    `baseline` is a capture of the snippet with other patches; without it VD103 finds nothing."""
+    """Returns the findings of the rules in `codes`: errors first, repeated kernels once. VD103 needs the `baseline`."""
     found: dict[tuple[object, ...], Finding] = {}
     for rule in RULES:
         if rule.code in codes:

@@ -123,9 +123,6 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
         yield kernel_finding("VD104", schedule, number, message, advice)
 
 
-# *** the baseline
-
-
 def _pair_kernels(capture: Capture, baseline: Capture | None) -> Iterator[tuple[Schedule, int, list[Kernel]]]:
     """Yields each kernel (its schedule, its number) with the baseline's kernels whose work it does. Compares only
     schedules of the same graph: the same ops in order, or in two tinygrad releases the same meanings."""
@@ -165,9 +162,6 @@ def _read_neutrally(schedule: Schedule, other: Schedule) -> tuple[Sequence[Kerne
         for kernel in before.kernels
     ]
     return after.kernels, renamed
-
-
-# *** work that nobody asked for
 
 
 @rule("VD111", "copy for nothing", "warning")

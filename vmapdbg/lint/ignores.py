@@ -38,8 +38,7 @@ def _list_codes(comment: re.Match[str]) -> list[str]:
 def list_mistakes(
     findings: Iterable[Finding], known: Collection[str], sources: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Yields a sentence for each mistake in the ignore comments on findings' lines: an unknown code, or no `]` at the
-    end. `sources`: see `split_ignored`."""
+    """Yields a sentence for each mistake in the ignore comments on findings' lines: an unknown code, or no `]`."""
     read = UserLines(sources)
     for place in dict.fromkeys(finding.line for finding in findings):
         comment = _COMMENT.search(read.find(place))

@@ -276,8 +276,7 @@ def describe_endless(call: findings.ProgramFinding | result.ScheduleCheck) -> li
 
 
 def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding, ...]:
-    """Returns a finding for each wrong output, lost write, cut gradient and read of memory never written, and for each
-    schedule that ends the snippet or fails only with the patches."""
+    """Returns findings: wrong outputs, lost writes, cut gradients, reads of unwritten memory, and failed schedules."""
     found: list[Finding] = []
     repeats = Repeats(report)
     for check in report.schedules:

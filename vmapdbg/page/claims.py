@@ -1,5 +1,4 @@
-"""What the tool claims of a whole run. Only this module says that all is right, unchanged, or that there is nothing to
-find; and only if the account of the run is balanced. Else the numbers come first."""
+"""What the tool claims of a whole run: only this module says that all is right, and only if the account is balanced."""
 
 from __future__ import annotations
 

@@ -221,12 +221,8 @@ def compare_facts(before: Kernel, after: Kernel) -> list[tuple[str, str, str]]:
     return found
 
 
-# *** places
-
-
 class Places:
-    """Short names for `file:number` places: the shortest end of the path that no other file has. `full` maps short
-    names to paths if they differ."""
+    """Short names for `file:number` places: the shortest end that no other file has. `full` maps them to paths."""
 
     def __init__(self, places: Iterable[str | None], snippet: str) -> None:
         files = {split_place(place)[0] for place in places if place is not None}

@@ -41,8 +41,7 @@ def path_of(capture: Capture, node: Node) -> tuple[Key, ...]:
 
 
 def count_functions(capture: Capture, least: float = 0, sort: Sort | None = None) -> list[FunctionRow]:
-    """Returns the tree of the user's functions, sorted (None: the most costly first), without those with a smaller
-    share than `least`. A function that only calls one other is one row with it."""
+    """Returns the tree of functions with a share of `least` or more; one that only calls another is one row with it."""
 
     def list_keys(index: ScheduleIndex, node_id: int | None) -> Sequence[Key]:
         node = index.node(node_id)

@@ -120,9 +120,6 @@ def sum_kernels(capture: Capture, *, without_line: bool = False) -> Cost:
     return counted.get("all", Cost())
 
 
-# *** kernels
-
-
 class Place(NamedTuple):
     """Where a pair of kernels is: its schedule, and its position in the schedule's `kernels`."""
 
@@ -210,9 +207,6 @@ def identify_change(change: KernelChange) -> Hashable:
     return change.status, len(change.before), *programs
 
 
-# *** is a page enough?
-
-
 def is_long(view: View) -> bool:
     """Whether a view is too long to be shown whole, without repeated and trivial parts; of two runs, its changes."""
     if not view.is_pair:
@@ -250,9 +244,6 @@ def is_long_part(view: View) -> bool:
     return sum(sizes) + _count_source(kernels) > _MOST_LINES
 
 
-# *** buffers
-
-
 def group_buffers(view: View) -> list[list[tuple[int, Node, Bufferize]]]:
     """Returns the buffers that one run keeps, with their schedules and nodes: equal ones together, most bytes first."""
     kept: list[tuple[int, Node, Bufferize]] = []
@@ -262,9 +253,6 @@ def group_buffers(view: View) -> list[list[tuple[int, Node, Bufferize]]]:
         kept += [(pair.index, nodes[one.node], one) for one in made if one and one.outcome == "kept"]
     groups = group_equal(kept, lambda one: (one[1].op, one[1].line, one[2].bytes, one[2].reason))
     return sorted(groups, key=lambda group: -sum(made.bytes for _, _, made in group))
-
-
-# *** lines and methods
 
 
 class CostRow(NamedTuple):
@@ -327,9 +315,6 @@ def _count_costs(capture: Capture, by: By) -> dict[str, Cost]:
             if name is not None and index_of(schedule).find_kept(node.id) is not None:
                 found.setdefault(name, Cost()).kept += 1
     return found
-
-
-# *** rules
 
 
 @dataclass

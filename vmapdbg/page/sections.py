@@ -1,5 +1,4 @@
-"""The sections of a schedule that `show` and `diff` print and `report` shows. To add a section, write its function in
-a module of `page/text/` and name it here. No printer is imported, because `--help` needs only the names."""
+"""The sections of a schedule. To add one, name its function in `page/text/` here. `--help` imports no printer."""
 
 from __future__ import annotations
 
@@ -13,8 +12,7 @@ SECTIONS = {
     "kernels": "kernels:print_kernels",
     "source": "source:print_source",
 }
-"""Section name, as `--only` takes it, -> `module of page/text:function`, in the order of the page. The function adds
-lines to the page of a ScheduleView, of one run or two; no lines if nothing changed."""
+"""Section name -> `module of page/text:function`, in the page's order; it adds no lines if nothing changed."""
 
 
 def load_section(name: str) -> Any:

@@ -1,5 +1,4 @@
-"""The sentences that say why a buffer is asked for or kept (`fill_sentences` writes these into a capture, for readers
-of the JSON), and where tinygrad failed or did not end."""
+"""The sentences that say why a buffer is asked for or kept, and where tinygrad failed or did not end."""
 
 from __future__ import annotations
 
@@ -40,15 +39,13 @@ class Names:
         return name if self.renaming is None else self.renaming.translate(name)
 
 
-# a value of a condition is cut to this many characters
-_MOST_OF_A_VALUE = 40
+_MOST_OF_A_VALUE = 40  # longer values of a condition are cut
 
 Say = Callable[[Reason, Names], str]
 
 
 def say_reason(reason: Reason, names: Names) -> str:
-    """Returns the sentence of a reason; for an unknown rule its name and operands. An observed decision ends with its
-    line in tinygrad: `(indexing.py:278)`."""
+    """Returns the sentence of a reason (an unknown rule: its name and operands); if observed, with tinygrad's line."""
     known = _SENTENCES.get(reason.rule, _say_unknown)
     try:
         sentence = known.format_map(_count_up(reason.numbers)) if isinstance(known, str) else known(reason, names)
@@ -185,8 +182,7 @@ def _say_unknown(reason: Reason, names: Names) -> str:
 
 
 def _count_up(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds what the sentence of an overlay decision needs. It has ratios, because the model of times compares two
-    schedules of one kernel well, but is off by up to half in microseconds."""
+    """Adds ratios for overlay decisions: the model of times compares well, but microseconds are off by up to half."""
     known = dict(numbers)
     if "stock_kernels" in known:
         fused, stock = (format_plural(known[name], "kernel") for name in ("kernels", "stock_kernels"))

@@ -96,9 +96,6 @@ def pair_with_itself(schedule: Schedule) -> result.ScheduleDiff:
     )
 
 
-# *** a part of a view
-
-
 def select_schedules(view: View, schedule: int | None) -> list[result.ScheduleDiff]:
     """Returns the schedules with an index after, or before if only before has it; all for None. Raises Failure."""
     if schedule is None:
@@ -192,9 +189,6 @@ def _select(
         folded_before=(),
         folded_after=(),
     )
-
-
-# *** findings
 
 
 class Findings:

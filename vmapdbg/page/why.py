@@ -54,9 +54,8 @@ class Explanation:
 
 
 def explain(capture: Capture, subject: str | None, schedule: int | None) -> list[Explanation]:
-    """Returns what was decided about `subject`, the most costly first: a node id, `SCHEDULE/NODE`, a kernel's name, a
-    `file:line`, or None for every boundary. Without `schedule`, a node id is looked up in the last schedule with
-    kernels; a name or a line in all. Raises UnknownSubject."""
+    """Returns what was decided about a node id, `SCHEDULE/NODE`, kernel name, `file:line`, or every boundary (None);
+    the most costly first. Without `schedule`, an id is of the last schedule with kernels. Raises UnknownSubject."""
     schedules = [s for s in capture.schedules if schedule is None or s.index == schedule]
     if not schedules:
         raise UnknownSubject(f"there is no schedule {schedule}: {capture.snippet} made {len(capture.schedules)}")
@@ -77,9 +76,6 @@ def explain(capture: Capture, subject: str | None, schedule: int | None) -> list
 
 def _rank(explanations: Iterable[Explanation]) -> list[Explanation]:
     return sorted(explanations, key=lambda one: one.cost, reverse=True)
-
-
-# *** a node
 
 
 def explain_node(schedule: Schedule, node: Node) -> Explanation:
@@ -173,9 +169,6 @@ def _say_kernels(index: ScheduleIndex, node: Node) -> Iterator[str]:
         yield f"its buffer is read by {', '.join(reading[:_MOST_KERNELS])}"
 
 
-# *** a kernel
-
-
 def explain_kernel(schedule: Schedule, number: int, kernel: Kernel) -> Explanation:
     """Returns what a kernel writes, computes and reads, and why it is not one with those it reads from."""
     index = index_of(schedule)
@@ -235,9 +228,6 @@ def _say_why_not_fused(index: ScheduleIndex, node_id: int) -> str:
     if made is None or made.reason in ("", detail):
         return _say_rule(node)
     return f"{_say_rule(node)}; {made.reason}"
-
-
-# *** every boundary
 
 
 def explain_boundaries(schedule: Schedule) -> Iterator[Explanation]:

@@ -48,15 +48,13 @@ def cast(numbers: Numbers, source: str, dtype: str) -> Found:
         rounded = settle(numbers, dtype)
         if not dtype.startswith("fp8"):
             return rounded, None
-        # some devices return the largest number instead
-        return rounded, ~np.isfinite(rounded)
+        return rounded, ~np.isfinite(rounded)  # some devices return the largest number
     carrier = carrier_of(dtype)
     if not is_float(source):
         return numbers.astype(carrier), None
     limits = np.iinfo(carrier)
     with np.errstate(invalid="ignore", over="ignore"):
-        # towards zero
-        cut = np.trunc(numbers.astype(np.float64))
+        cut = np.trunc(numbers.astype(np.float64))  # towards zero
         # the largest integer of 64 bits is no double, but the number after it is
         fits = (cut >= float(limits.min)) & (cut < float(limits.max) + 1)
     return np.where(fits, cut, 0).astype(carrier), ~fits
@@ -73,8 +71,7 @@ def bitcast(numbers: Numbers, source: str, dtype: str) -> Numbers:
 
 def _divide_towards_zero(x: Numbers, y: Numbers) -> Numbers:
     quotient, rest = np.divmod(x, y)
-    # numpy rounds down
-    return quotient + ((rest != 0) & ((x < 0) != (y < 0)))
+    return quotient + ((rest != 0) & ((x < 0) != (y < 0)))  # numpy rounds down
 
 
 def _if_defined(
@@ -104,8 +101,7 @@ def _maximum(x: Numbers, y: Numbers) -> Found:
     largest = np.maximum(x, y)
     if x.dtype.kind != "f":
         return largest, None
-    # if an operand is NaN the result differs from device to device
-    return largest, np.isnan(largest)
+    return largest, np.isnan(largest)  # devices differ in the largest if one is NaN
 
 
 def _logarithm(x: Numbers) -> Found:
@@ -175,8 +171,7 @@ _SERIES = frozenset({"pow", "sin", "exp2", "log2"})
 _APPROXIMATED = _SERIES | {"fdiv", "sqrt", "reciprocal"}
 """Ops that devices compute in ways of their own: also a result that is exact may be rounded."""
 
-_PART = 1 << 14
-"""How many numbers are moved at a time."""
+_PART = 1 << 14  # how many numbers are moved at a time
 
 OF_FLOATS = frozenset({"sqrt", "sin", "exp2", "log2", "reciprocal"})
 """Ops that are computed in the dtype of their result: from 0.14 on their operands may be integers."""
@@ -287,7 +282,7 @@ class InDouble(Rounding):
             moved = self._move(slot, result, node.dtype, max(1.0, roundings / 2))
             is_exact = node.op not in _APPROXIMATED and settle(result, node.dtype) == result
             return np.where(is_exact, result, moved)
-        # its inputs are not moved: a sum is moved by as much as the order of its terms can change it
+        # its inputs are not moved; the sum is, by as much as the order of its terms can change it
         step = EPSILON[node.dtype] * roundings
         return settle(move_at_random(result, self.seed * 1_000_003 + slot, 1 - step, 1 + step), node.dtype)
 
@@ -344,8 +339,7 @@ def is_rounded(node: OpNode) -> bool:
 
 
 def count_roundings(graph: OpGraph) -> list[int]:
-    """Returns for each node how many roundings to its dtype are on the longest path from an input: one for an op, n for
-    a sum of n numbers. Roundings to other dtypes count by their size."""
+    """Counts roundings to a node's dtype on the longest path from an input: n in a sum of n, other dtypes by size."""
     variances: list[float] = []
     for node in graph.nodes:
         before = max((variances[source] for source in node.src), default=0.0)

@@ -18,8 +18,7 @@ from vmapdbg.values.tolerance import ITEMSIZE
 ROOM = 4 << 30
 """The most bytes that the values of a graph take up at a time."""
 _VIEWS = {"expand", "permute", "shrink", "flip", "same", "copy", "vmapin", "vmapout", "const", "shard"}
-_SHOWING = MOVEMENT | {"shards", "shard"}
-"""Ops that show a part of memory, or move its elements."""
+_SHOWING = MOVEMENT | {"shards", "shard"}  # ops that show a part of memory, or move its elements
 _OF_SOURCES: dict[str, Callable[..., RangedArray]] = {
     "same": lambda node, source: source,
     "copy": lambda node, source: source,
@@ -32,8 +31,7 @@ _OF_SOURCES: dict[str, Callable[..., RangedArray]] = {
 
 
 class Evaluator:
-    """Computes one graph. `read` returns the contents of an input by their name. `given` maps positions of nodes to
-    values that replace theirs. The values that were asked for stay known."""
+    """Computes one graph. `read` returns an input's contents; `given`: node -> its value. Asked values stay known."""
 
     def __init__(
         self,
@@ -44,8 +42,7 @@ class Evaluator:
     ):
         self.graph, self.read = graph, read
         self.rounding = rounding or Rounding()
-        # step range -> the steps of it that are computed, if not all are
-        self.part: Mapping[int, range] = {}
+        self.part: Mapping[int, range] = {}  # step range -> the steps of it that are computed, if not all are
         self.known: dict[int, RangedArray | Unknown] = dict(given)
         self._values: dict[int, RangedArray | Unknown] = {}
         self._plan = Plan(graph, (), self.known)
@@ -105,8 +102,7 @@ class Evaluator:
             self._check_room(slot)
             return self._compute(slot)
         except Unknown as reason:
-            # without its traceback, which keeps values alive
-            return Unknown(str(reason))
+            return Unknown(str(reason))  # no traceback: it keeps values alive
         except MemoryError:
             return Unknown("there was no memory for it")
         except Exception as error:
@@ -119,9 +115,8 @@ class Evaluator:
             return
         if node.op == "reshape":
             before = self.graph.nodes[node.src[0]].shape
-            # to add or remove axes of size 1 is always a view
             if [size for size in before if size != 1] == [size for size in node.shape if size != 1]:
-                return
+                return  # to add or remove axes of size 1 is always a view
         self.check_bytes(math.prod(node.shape) * carrier_of(node.dtype).itemsize)
 
     def check_bytes(self, count: int) -> None:
@@ -147,8 +142,7 @@ class Evaluator:
         return method(slot, node)
 
     def _shorten(self, slot: int, shortcut: Product | Windows) -> RangedArray | None:
-        """Returns the value of a node by its shortcut. If that is not possible, computes the skipped nodes, the deepest
-        first, and returns None."""
+        """Returns a node's value by its shortcut, or None after computing the skipped nodes, the deepest first."""
         value = shortcut.compute(self.graph, slot, list(map(self._value, shortcut.sources)))
         if value is None:
             for inner in reversed(shortcut.skipped):
@@ -312,8 +306,7 @@ def clip_places(indices: Sequence[Numbers], sizes: Sequence[int]) -> tuple[tuple
 def write_steps(
     memory: Numbers, undefined: Mask, value: RangedArray, indices: Sequence[RangedArray], gates: Sequence[RangedArray]
 ) -> None:
-    """Writes a value to memory at `indices` (one an axis) where all `gates` hold; updates `undefined`. Raises
-    Unknown."""
+    """Writes a value at `indices` (one an axis) where all `gates` hold; updates `undefined`. Raises Unknown."""
     spread, _ = align([value, *indices, *gates])
     shape = np.broadcast_shapes(*(one.numbers.shape for one in spread))
     what, *others = (np.broadcast_to(one.numbers, shape) for one in spread)

@@ -2,8 +2,7 @@
 
 Nodes are in an order in which they can be evaluated; `src` has the positions of their sources. Each node has the shape
 of its value as numbers: a symbolic size has the value that its variable had. A *step range* is an axis with an id, in
-front of a value's own axes: a vmap scope, a loop, or the devices of a sharded tensor (DEVICES).
-"""
+front of a value's own axes: a vmap scope, a loop, or the devices of a sharded tensor (DEVICES)."""
 
 from __future__ import annotations
 

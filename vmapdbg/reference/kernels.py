@@ -1,9 +1,7 @@
-"""Evaluates graphs with loops: kernels as the scheduler made them, and what the scheduler's passes make of a graph.
-
-A loop is a step range: a node has one value for each step of the loops that it depends on. A kernel that takes too much
-memory is computed in parts, a few steps of its outer loops at a time. What an invalid index reads is undefined, as is
-memory that no kernel wrote.
-"""
+"""Evaluates graphs with loops: kernels as the scheduler made them, and what its passes make of a graph. A loop is a
+step range: a node has one value for each step of the loops that it depends on. A kernel that takes too much memory is
+computed in parts, a few steps of its outer loops at a time. What an invalid index reads is undefined, as is memory that
+no kernel wrote."""
 
 from __future__ import annotations
 
@@ -139,8 +137,7 @@ def run_kernel(
     undefined = {number: np.zeros(memory.size, np.bool_) for number, memory in after.items()}
     asked = [slot for put in kernel.puts for slot in put.src[1:]]
     for part in parts:
-        # a kernel has no inputs
-        evaluator = LoopEvaluator(kernel.graph, {}.__getitem__, rounding, given)
+        evaluator = LoopEvaluator(kernel.graph, {}.__getitem__, rounding, given)  # a kernel has no inputs
         evaluator.part = part
         found = dict(zip(asked, evaluator.evaluate_all(asked), strict=True))
         for number, put in zip(after, kernel.puts, strict=True):
@@ -151,8 +148,7 @@ def run_kernel(
 
 def refuse_order(kernel: ScheduledKernel) -> None:
     """Raises Unknown if the values depend on the order of the steps: what is read may have been written."""
-    # argument -> the place in it that is written
-    written = {put.src[0]: put.src[2] for put in kernel.puts}
+    written = {put.src[0]: put.src[2] for put in kernel.puts}  # argument -> the place in it that is written
     if len(written) < len(kernel.puts):
         raise Unknown("it writes one buffer in two ways")
     for node in kernel.graph.nodes:
@@ -180,8 +176,7 @@ def split(kernel: ScheduledKernel) -> Iterator[Mapping[int, range]]:
 
 
 def choose_lengths(graph: OpGraph, used: Sequence[frozenset[int]], outer: set[int]) -> dict[int, int]:
-    """Returns how many steps of each loop are computed at a time, for the loops that are split. `used` has the step
-    ranges that each node takes, and `outer` the loops that can be split. Raises Unknown."""
+    """Returns how many steps at a time, for split loops of `outer`; `used`: nodes' step ranges. Raises Unknown."""
     lengths = dict(graph.ranges)
     chosen: dict[int, int] = {}
     while True:
@@ -192,6 +187,5 @@ def choose_lengths(graph: OpGraph, used: Sequence[frozenset[int]], outer: set[in
         left = used[counts.index(largest)] & outer - chosen.keys()
         if not left:
             raise Unknown(f"it takes {largest:,} elements at a time")
-        # the outermost first
-        name = min(left)
+        name = min(left)  # the outermost first
         lengths[name] = chosen[name] = max(1, MOST_IN_PART // (largest // lengths[name]))

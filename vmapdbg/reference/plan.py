@@ -3,8 +3,7 @@
 - A product that only a sum reads: the sum is a matrix product of its operands.
 - Windows that slide over an axis, as in pools, convolutions and running sums. tinygrad repeats the axis, flattens it,
   cuts it, and splits it again, one element longer: as many elements as the product of both sizes. Here they are a view
-  of the axis in which each row starts some elements later than the row before.
-"""
+  of the axis in which each row starts some elements later than the row before."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ from vmapdbg.reference.value import RangedArray, align, reduce_numbers, sum_dtyp
 from vmapdbg.values.numbers import Numbers
 from vmapdbg.values.tolerance import EPSILON, is_float
 
-_LARGEST_EXACT = 2.0**53
-"""Integers up to this one are doubles."""
+_LARGEST_EXACT = 2.0**53  # integers up to this one are doubles
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,7 @@ def _match_axes(
         repeated, row = wide[i : i + 2], split[j : j + 2]
         if len(repeated) + len(row) < 4 or (math.prod(repeated), math.prod(row)) != (before, after):
             return False
-        # each row starts so many elements later than the row before
-        step = row[1] - repeated[1]
+        step = row[1] - repeated[1]  # each row starts so many elements later than the last
         start = first[j] * step + first[j + 1]
         end = start + (left[j] - 1) * step + left[j + 1]
         # no row may continue at the start of the axis
@@ -104,9 +101,8 @@ def _match_axes(
 
 @dataclass(frozen=True)
 class Product:
-    """A product that only a sum reads. `skipped` are the nodes that need not be computed, from the source of the reduce
-    down to the product, whose sources are `sources`. With `is_choice` it is a choice between a number and zero: the
-    condition as 0 or 1 times the number."""
+    """A product that only a sum reads. `skipped` nodes need not be computed: the reduce's source down to the product of
+    `sources`. `is_choice`: a choice between a number and zero, as the condition (0 or 1) times the number."""
 
     skipped: tuple[int, ...]
     sources: tuple[int, ...]
@@ -121,8 +117,7 @@ class Product:
         if self.is_choice:
             other = spread[1].numbers
             if other.dtype.kind == "f" and not np.isfinite(other).all():
-                # zero times infinity is not zero
-                return None
+                return None  # zero times infinity is not zero
             one = one.astype(other.dtype)
         _, axes, keep, _ = graph.nodes[slot].arg
         steps = len(ranges)
@@ -187,7 +182,7 @@ def add_products(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers | None:
         most = float(np.abs(x.astype(np.float64)).max()) * float(np.abs(y.astype(np.float64)).max())
         if most * math.prod(x.shape[axis] for axis in axes) >= _LARGEST_EXACT:
             return None
-    # an axis of only one operand is summed first, and an axis of none is a factor
+    # an axis of no operand is a factor, an axis of one is summed first
     times = math.prod(x.shape[axis] for axis in axes if not _varies(x, axis) and not _varies(y, axis))
     x, y = _drop_repeated(x), _drop_repeated(y)
     x = reduce_numbers(x, "add", tuple(a for a in axes if x.shape[a] > 1 and y.shape[a] == 1))
@@ -226,8 +221,7 @@ def _multiply(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers:
     other = y.transpose((*batch, *summed, *right, *left, *ones)).astype(np.float64, order="C")
     with np.errstate(all="ignore"):
         product = one.reshape(-1, rows, deep) @ other.reshape(-1, deep, columns)
-    # back to the operands' order of axes
-    order = (*batch, *left, *right, *summed, *ones)
+    order = (*batch, *left, *right, *summed, *ones)  # back to the operands' order of axes
     shape = [1 if axis in summed else max(x.shape[axis], y.shape[axis]) for axis in order]
     return product.reshape(shape).transpose(list(map(order.index, every)))
 

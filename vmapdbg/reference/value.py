@@ -65,8 +65,7 @@ class RangedArray:
         if name not in self.ranges:
             return self
         axis = self.ranges.index(name)
-        # np.take copies what is not contiguous
-        index = (*[slice(None)] * axis, step)
+        index = (*[slice(None)] * axis, step)  # np.take copies what is not contiguous
         return self.move(operator.getitem, index, ranges=self.ranges[:axis] + self.ranges[axis + 1 :])
 
     def spread(self, ranges: tuple[int, ...], rank: int) -> RangedArray:
@@ -104,8 +103,7 @@ class RangedArray:
             if name is None:
                 continue
             if name not in value.ranges:
-                # the same at each step
-                value = value.repeat_steps(name, sizes[axis])
+                value = value.repeat_steps(name, sizes[axis])  # the same at each step
             place = value.ranges.index(name)
             ranges = value.ranges[:place] + value.ranges[place + 1 :]
             value = value.move(np.moveaxis, place, len(ranges) + axis, ranges=ranges)
@@ -128,10 +126,8 @@ class RangedArray:
         if self.undefined is not None:
             reduced = reduced.mark(np.asarray(self.undefined.any(places, keepdims=True)))
         if op == "max" and numbers.dtype.kind == "f":
-            # if a number is NaN the largest differs from device to device
-            reduced = reduced.mark(np.isnan(numbers))
-        # the step ranges are removed in any case
-        gone = places[: len(names)] if keep else places
+            reduced = reduced.mark(np.isnan(numbers))  # devices differ in the largest if one is NaN
+        gone = places[: len(names)] if keep else places  # the step ranges are removed in any case
         return reduced.move(np.squeeze, gone, ranges=tuple(name for name in self.ranges if name not in names))
 
 

@@ -238,8 +238,7 @@ def diff_test(before: LoadedRun, after: LoadedRun, test: str) -> CaptureDiff:
 
 
 def find_changes(test: str, diff: ScheduleDiff, before: Capture, after: Capture) -> Iterator[SuiteGroup]:
-    """Yields the changes of a pair of schedules, or of a schedule of one side, as groups with one example. `before` and
-    `after` have the schedules of the test."""
+    """Yields the changes of a pair of schedules, or of one side's schedule, as groups with one example."""
     left, right = _list_kernels(diff.kernels)
     if diff.before is None or diff.after is None:
         kind = "schedule-new" if diff.before is None else "schedule-gone"
@@ -325,8 +324,7 @@ def _join_group(changes: list[SuiteGroup]) -> SuiteGroup:
     )
 
 
-# a side and the number of a kernel
-_SideKernel = tuple[Literal["before", "after"], int]
+_SideKernel = tuple[Literal["before", "after"], int]  # a side and the number of a kernel
 
 
 def join_related(changes: Sequence[KernelChange], same: Mapping[int, int]) -> list[list[KernelChange]]:
@@ -393,8 +391,7 @@ def _find_ratios(before: int, after: int) -> tuple[float, ...]:
 
 
 def find_causes(left: Sequence[Kernel], right: Sequence[Kernel], before: Schedule, after: Schedule) -> tuple[str, ...]:
-    """Returns the realize points that only one side's kernels write, each kind once: `-REDUCE_AXIS: ending-ranges`.
-    None of them if both sides have as many kernels: then buffers only moved to other nodes."""
+    """Returns realize points that only one side's kernels write; none if both have as many kernels: buffers moved."""
     if len(left) == len(right):
         return ()
     written = [Counter(_describe_outputs(kernels, side)) for kernels, side in ((left, before), (right, after))]

@@ -32,8 +32,7 @@ FAILED = "failed"
 RUN_FOLDER = "run-"
 """The beginning of the name of a run's folder."""
 _MOST_SLUG = 60
-# tinygrad numbers the kernels of a process that have the same name
-_NUMBER = re.compile(r"n\d+$")
+_NUMBER = re.compile(r"n\d+$")  # tinygrad numbers the kernels of a process that have the same name
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,7 @@ class SavedRun:
 
 @dataclass(frozen=True)
 class AskedSchedule:
-    """A schedule that a test asked for at a line. `schedule` is the name of its file; it is empty if the schedule could
-    not be rendered, and `failed` says why."""
+    """A schedule that a test asked for at a line. `schedule` names its file; "" if not rendered, `failed` says why."""
 
     test: str
     schedule: str
@@ -72,8 +70,7 @@ def name_test(test: str) -> str:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Creates the folder of a run. Raises Failure if it cannot be written, or holds more than a saved run: the tool
-    removes earlier runs in it, and must not touch the user's files."""
+    """Creates the folder of a run. Raises Failure if it cannot be written, or has other files: old runs are removed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = [item.name for item in folder.iterdir()]
@@ -188,8 +185,7 @@ class LoadedRun:
         return name_test(test) not in self.unread and None not in map(self.schedule, self.count_asked(test))
 
     def make_capture(self, test: str, left_out: Mapping[str, int] | None = None) -> Capture:
-        """Returns the schedules of a test in order, as often as asked for, as a capture. `left_out` maps names of files
-        to how often a schedule is left out."""
+        """Returns the schedules of a test, in order, as often as asked for. `left_out` counts those to leave out."""
         left = Counter(left_out)
         schedules: list[Schedule] = []
         for asked in self.tests[test]:

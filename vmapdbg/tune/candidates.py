@@ -1,5 +1,4 @@
-"""Which edits are worth trying: values computed more often than they have elements, by the time that storing may save;
-for memory, by the bytes that are read to compute them."""
+"""Edits worth trying: values computed too often, by the time that storing may save, or for memory by the bytes read."""
 
 from __future__ import annotations
 
@@ -122,12 +121,10 @@ def _rank_places(capture: Capture, by: str) -> dict[Place, float]:
 
 
 def _measure_work(schedule: Schedule, kernel: Kernel, share: float | None) -> dict[int, tuple[float, float]]:
-    """Returns for each value inside a kernel, by node id, what a kernel saves that reads it, and what computing each
-    element once costs: parts of the kernel's `share` of the time; if None, bytes of its source buffers, and its own.
-
-    A source is computed as often as its reader, in a reduce for each number added. Both are upper bounds, to rank by:
-    what does not change in a loop is not computed again there.
-    """
+    """Returns for each value inside a kernel, by node id, what its reader saves, and the cost of computing each element
+    once: parts of the kernel's `share` of the time; if None, bytes of its source buffers, and its own. A source is
+    computed as often as its reader, in a reduce for each number added. Both are upper bounds, to rank by: a loop does
+    not compute again what it does not change."""
     index, inside = index_of(schedule), set(kernel.nodes)
     times: dict[int, float] = defaultdict(float, {number: _size(index.nodes[number]) for number in kernel.outputs})
     # readers have larger ids than their sources

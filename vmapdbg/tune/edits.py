@@ -1,5 +1,4 @@
-"""Edits of the user's source. A node has a line and a method of Tensor: its value can be stored at the expressions of
-that line that call the method."""
+"""Edits of the user's source: a node's value can be stored at the expressions of its line that call its method."""
 
 from __future__ import annotations
 
@@ -87,8 +86,7 @@ class Source:
         )
 
     def split_scan(self, node: ast.expr) -> Iterator[Edit]:
-        """Yields the edit that computes `x.cumsum(axis)` in blocks of 16, each with the sum of the blocks before. The
-        program fails with it if the axis is no multiple of 16."""
+        """Yields the edit that computes `x.cumsum(axis)` in blocks of 16; it fails if the axis is no multiple of 16."""
         match node:
             case ast.Call(func=ast.Attribute(attr="cumsum") as method, args=args, keywords=[]):
                 pass

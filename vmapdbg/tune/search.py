@@ -57,8 +57,7 @@ class Proposal:
 
 
 def saves(before: Sequence[float], after: Sequence[float]) -> bool:
-    """Whether one program's runs need less: medians differ by a share worth an edit, and by more than the noise of
-    both, or each run needs less than each of the other."""
+    """Whether runs need less: the median by a share worth an edit, and by more than the noise or in each run."""
     saved, is_apart = median(before) - median(after), max(after) < min(before)
     is_beyond = saved > max(measure_noise(before), measure_noise(after))
     return saved > LEAST_SAVED * median(before) and (is_apart or is_beyond)

@@ -50,16 +50,14 @@ def decode(array: Array) -> Numbers:
     if array.dtype in NUMPY_DTYPES:
         return np.frombuffer(array.data, NUMPY_DTYPES[array.dtype])
     if array.dtype == "bfloat16":
-        # the upper half of a float32
-        words = np.frombuffer(array.data, np.uint16).astype(np.uint32)
+        words = np.frombuffer(array.data, np.uint16).astype(np.uint32)  # the upper half of a float32
         return (words << 16).view(np.float32)
     table = _make_fp8_table(*FLOAT_BITS[array.dtype])
     return table[np.frombuffer(array.data, np.uint8)]
 
 
 def encode(numbers: ArrayLike, dtype: str) -> Array:
-    """Returns numbers in a dtype: floats are rounded, ties to even, and integers wrap around. A float beyond its
-    largest number is an infinity; in fp8e4m3, which has none, NaN."""
+    """Returns numbers in a dtype: floats round (ties to even), or become infinite (NaN in fp8e4m3); integers wrap."""
     given = np.asarray(numbers)
     if dtype in NUMPY_DTYPES:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -155,13 +153,12 @@ def widen(side: ArrayLike) -> Numbers:
 
 
 def find_close(one: ArrayLike, other: ArrayLike, tolerance: Tolerance) -> NDArray[np.bool_]:
-    """Returns where elements of two arrays, broadcast, agree. NaN equals NaN, an infinity one of its sign; integers and
-    bools must be equal."""
+    """Returns where two arrays, broadcast, agree: NaN with NaN, equal infinities; integers and bools only if equal."""
     left, right = widen(one), widen(other)
     same = np.asarray(left == right)
     if left.dtype.kind != "f" and right.dtype.kind != "f":
         return same
-    # the difference of infinities is NaN, which is not close to anything
+    # infinity - infinity is NaN, which is not close to anything
     with np.errstate(invalid="ignore", over="ignore"):
         sizes = np.maximum(np.abs(left), np.abs(right))
         near = np.abs(left - right) <= tolerance.relative * sizes + tolerance.absolute

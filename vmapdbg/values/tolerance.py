@@ -2,8 +2,7 @@
 
 A dtype has tinygrad's name, such as `float`. Two runs of one graph add the numbers of a reduce in different orders, and
 each order rounds in its own way. n roundings point up and down alike, so their sum grows with the square root of n.
-Nothing here imports numpy, so commands that compare nothing start quickly.
-"""
+Nothing here imports numpy, so commands that compare nothing start quickly."""
 
 from __future__ import annotations
 
@@ -36,17 +35,15 @@ _SPELLINGS = {"float64": "double", "float32": "float", "float16": "half", "bfloa
 # Roundings that no reduce accounts for: exp, log and others are off by a few units in the last place, and each device
 # has its own.
 _BASE = 16
-# Some roundings point the same way: how many standard deviations of their sum are allowed.
-_DEVIATIONS = 4
+_DEVIATIONS = 4  # Some roundings point the same way: how many standard deviations of their sum are allowed.
 # An element near zero is often the difference of larger elements: it may be off by a share of their error.
 _NEAR_ZERO = 0.01
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What two computations of a float may differ by. `terms` is how many numbers are summed up on the longest way from
-    an input to the value. An element may differ by `relative` times its size plus `absolute`: both 0 for integers and
-    bools."""
+    """What two computations of a float may differ by: `relative` times an element's size plus `absolute`, both 0 for
+    integers and bools. `terms`: how many numbers are summed up on the longest way from an input to the value."""
 
     terms: int
     relative: float

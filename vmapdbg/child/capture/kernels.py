@@ -25,8 +25,7 @@ from vmapdbg.model.wording import split_place
 from vmapdbg.reference.graph import reach
 
 _MEMORY = frozenset({"BUFFER", "PARAM"})
-# the accesses and resets of a program
-Facts = tuple[tuple[model.Access, ...], tuple[model.Reset, ...]]
+Facts = tuple[tuple[model.Access, ...], tuple[model.Reset, ...]]  # the accesses and resets of a program
 
 
 class KernelBuilder:
@@ -34,8 +33,7 @@ class KernelBuilder:
 
     def __init__(self, view: PassView, target: str, keeps_failed: bool = False):
         self.view, self.target, self.keeps_failed = view, target, keeps_failed
-        # the layers of a network are one program many times
-        self.facts: dict[tuple[bytes, frozenset[str]], Facts] = {}
+        self.facts: dict[tuple[bytes, frozenset[str]], Facts] = {}  # layers are often one program
         self.writers = Counter(launch.buffers[:1] for launch in view.launches)
         self.order = MemoryOrder()
         if not view.is_brief:
@@ -63,8 +61,7 @@ class KernelBuilder:
         accesses, resets = self._find_facts(launch, program, source)
         asked = sum(map(self._count_asked, nodes if launch.node is not None else ()))
         executed = work.ops * launch.count
-        # how often each op that the graph asks for is executed
-        redundancy = round(executed / asked, 4) if asked else None
+        redundancy = round(executed / asked, 4) if asked else None  # executed ops per op that the graph asks for
         return replace(
             kernel,
             name=compiled.name,

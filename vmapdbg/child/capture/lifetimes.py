@@ -33,17 +33,15 @@ def span_without(value: Value, after: int, before: int | None = None) -> list[Sp
 
 
 class Lifetimes:
-    """All `values` of a run. The `peak` in bytes is reached at tick `top`; then launch `at` (None without launches)
-    uses the most of the planner's memory. `planned` has the values in each Buffer that the planner shares, `fullest`
-    the tick that decides its size."""
+    """All `values` of a run. The `peak` (bytes) is at tick `top`; launch `at` (None without launches) then uses most of
+    the planner's memory. `planned`: values in each planned Buffer; `fullest`: the tick that decides its size."""
 
     def __init__(self, watched: Allocations) -> None:
         self.levels, self.launches, self._buffers = watched.levels, watched.launches, watched.values
         self.peak = max(self.levels)
         self.top = self.levels.index(self.peak)
         self.planned: dict[Value, list[Value]] = {value: [] for value in watched.values if value.is_shared}
-        # the values that a launch reads, by its number
-        self.sources: dict[int, list[Value]] = defaultdict(list)
+        self.sources: dict[int, list[Value]] = defaultdict(list)  # the values that a launch reads, by its number
         active: dict[Value, list[Value]] = defaultdict(list)
         for launch in self.launches:
             for use in launch.uses:

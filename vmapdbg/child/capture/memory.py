@@ -165,7 +165,7 @@ class Holders:
     """What holds a Buffer (by id) at the end: globals, also in collections and objects (`model.layers.0.weight`)."""
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
-        # Tensors with this memory, and Tensors whose value still has to be computed from it
+        # Tensors with this memory, and Tensors still to be computed from it
         self._names: dict[int, list[str]] = defaultdict(list)
         self._lazy: dict[int, list[str]] = defaultdict(list)
         with leaving_out("what holds the memory"):

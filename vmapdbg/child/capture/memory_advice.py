@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from vmapdbg.child.capture.memory import MemoryBuilder
 
 _MOST, _MOST_OF_KIND = 5, 2
-_LEAST_SHARE = 0.01
-"""Advice saves at least this share of the peak."""
+_LEAST_SHARE = 0.01  # advice saves at least this share of the peak
 _MOST_HOLDERS = 2
 Line = str | None
 Change = Callable[[Value], list[Span]]
@@ -99,9 +98,8 @@ class Adviser:
     def advise_delete(self, value: Value) -> MemoryAdvice | None:
         """Returns the advice to delete the globals that alone hold a value. To be sure of that, it deletes them."""
         names, variables = self.holders.names_of(value), vars(sys.modules["__main__"])
-        # an attribute or an item has no name of its own
         if not names or not variables.keys() >= set(names):
-            return None
+            return None  # an attribute or an item has no name of its own
         for name in names:
             del variables[name]
         gc.collect()

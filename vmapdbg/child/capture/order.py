@@ -1,8 +1,6 @@
-"""Finds kernels that use older memory in another order than the graph asks for, or write without an assign, for `lint`.
-
-Each launch sees what the launches before it left in memory. Its part of the graph, down to what other launches write,
-says which writes it should see. If a graph does not say which memory it writes, there are no facts.
-"""
+"""Finds kernels that use older memory in the wrong order, or write without an assign, for `lint`. Each launch sees what
+the launches before it left in memory. Its part of the graph, down to what other launches write, says which writes it
+should see. There are no facts if a graph does not say which memory it writes."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from vmapdbg.reference.graph import reach
 
 _LEAVES = frozenset({"BUFFER", "PARAM"})
 _LOOKS = RESHAPING | {"BITCAST", "DETACH", "AFTER", "ASSIGN"}
-# these write to unknown memory, or to memory on several devices
+# they write to unknown memory, or on several devices
 _UNKNOWN = frozenset(
     {"KERNEL", "CALL", "CUSTOM_KERNEL", "CUSTOM_FUNCTION", "MULTI", "MSELECT", "MSTACK", "BUFFER_VIEW"}
 )
@@ -31,9 +29,8 @@ class Unclear(Exception):
 
 @dataclass
 class MemoryOrder:
-    """The facts about one schedule, by the numbers of its compute kernels: the numbers of the arguments that each reads
-    at a wrong time, their buffers not yet named; and the id of the BUFFER or PARAM that it writes although nothing
-    assigns to it."""
+    """The facts about a schedule, by the number of the compute kernel: the numbers of the arguments that it reads at a
+    wrong time, their buffers not yet named; the id of the BUFFER or PARAM that it writes without an assign."""
 
     wrong_times: dict[int, dict[int, WrongTime]] = field(default_factory=dict[int, dict[int, WrongTime]])
     overwrites: dict[int, int] = field(default_factory=dict[int, int])
@@ -52,12 +49,9 @@ class _OrderFinder:
 
     def __init__(self, view: PassView):
         self.view = view
-        # the number of each launch's compute kernel, None for a copy
-        self.numbers = number_kernels(view.launches)
-        # memory from before the schedule -> its node
-        self.leaves: dict[Any, UOp] = {}
-        # memory -> its writes in the graph
-        self.writes: dict[Any, set[UOp]] = {}
+        self.numbers = number_kernels(view.launches)  # the number of each launch's compute kernel, None for a copy
+        self.leaves: dict[Any, UOp] = {}  # memory from before the schedule -> its node
+        self.writes: dict[Any, set[UOp]] = {}  # memory -> its writes in the graph
         self.writers = {launch.node: index for index, launch in enumerate(view.launches)}
         # the nodes whose launch runs once
         self.once = {node for node, index in self.writers.items() if view.launches[index].count == 1}

@@ -1,6 +1,5 @@
-"""Why a node is realized: rules and operands only; `page/sentences.py` makes the sentences. A rule is known by the
-subject of its conditions and the UOps of its call, because a release may move its line. Any other rule is `decided-at`,
-with its place, text and values."""
+"""Why a node is realized: rules and operands; `page/sentences.py` makes the sentences. A rule is known by the subject
+of its conditions and the UOps of its call, because lines move. Others are `decided-at`, with place, text and values."""
 
 from __future__ import annotations
 
@@ -31,12 +30,10 @@ def explain_realized(view: PassView, node: UOp) -> Realized | None:
     if not decisions and not is_forced:
         return None
     reasons = [_explain_decision(view, node, decided) for decided in decisions]
-    # on some commits a STORE has no shape
-    every_axis = tuple(range(len(node._shape or ())))
+    every_axis = tuple(range(len(node._shape or ())))  # on some commits a STORE has no shape
     if is_forced:
         return Realized(every_axis, FORCED, "", (Reason(FORCED), *reasons))
-    # each time the pass lists all axes so far
-    axes = decisions[-1].axes
+    axes = decisions[-1].axes  # each time the pass lists all axes so far
     if axes is None or any(decided.axes is None for decided in decisions):
         axes = every_axis
     word: Any = WORDS.get(reasons[0].rule, reasons[0].rule)
@@ -66,7 +63,7 @@ def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model
     if len(others) == len(decision.operands):
         asker = others[0] if len(others) == 1 else None
     elif others:
-        # called with the target and the value of a STORE: what is stored reads the target
+        # called with target and value of a STORE: what is stored reads the target
         asker = next((c for c in view.passed.consumers.get(node, ()) if c.op.name in STORES), None)
     elif node.op.name == "ASSIGN":
         return Reason("assign", at=at)
@@ -119,8 +116,7 @@ def _find_disagreement(view: PassView, node: UOp, decided: RealizeDecision) -> t
         return 0, []
     found = [(c, asked) for c in consumers if (asked := view.asked_of(c, node)) is not None]
     for axis in range(min((len(asked) for _, asked in found), default=0)):
-        # valids apart
-        differs = len({asked[axis].get_idx() for _, asked in found}) > 1
+        differs = len({asked[axis].get_idx() for _, asked in found}) > 1  # valids apart
         if differs and (decided.axes is None or axis in decided.axes):
             return axis, [(consumer, asked[axis]) for consumer, asked in found]
     return 0, []
@@ -166,8 +162,7 @@ def _ended_at(view: PassView, consumer: UOp, source: UOp) -> set[UOp]:
     outside: Ranges = ranges[1] if consumer.op.name == "EXPAND" else ranges[0]
     added = max(len(outside) - len(asked), 0)
     differ = [there for there, here in zip(outside[added:], asked, strict=False) if there is not here]
-    # what is outside of a scope is the same for each step of it
-    ambient = view.passed.ambient.get(source, ())
+    ambient = view.passed.ambient.get(source, ())  # what is outside of a scope is the same for each step
     entered = [bound for r, bound in _ambient_of(view, consumer).items() if r not in ambient]
     ended: set[UOp] = set()
     for index in (*outside[:added], *differ, *entered):

@@ -24,10 +24,8 @@ from vmapdbg.model.capture import Reason
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
 from vmapdbg.model.vocabulary import Outcome, Rule
 
-# the schedule of a graph that was refused before the pass could look at it
-_REFUSED = model.Schedule(0, None, 0, (), (), (), (), (), ())
-# the argument is shown as it is
-_PLAIN = frozenset({"CONST", "BUFFER", "MSELECT", "BIND", "DEFINE_VAR"})
+_REFUSED = model.Schedule(0, None, 0, (), (), (), (), (), ())  # refused before the pass saw it
+_PLAIN = frozenset({"CONST", "BUFFER", "MSELECT", "BIND", "DEFINE_VAR"})  # the argument is shown as it is
 _READ = frozenset({"BUFFER", "PARAM", "AFTER", *STAGE_OPS})
 
 
@@ -152,8 +150,7 @@ def _describe_argument(view: PassView, u: UOp) -> str:
     if name in {"REDUCE_AXIS", "REDUCE"} and isinstance(u.arg, tuple):
         op, axes = u.arg[:2]
         if isinstance(axes, int):
-            # from 0.14 on it is the number of axes, which come first
-            axes = tuple(range(axes))
+            axes = tuple(range(axes))  # their number from 0.14 on: they come first
         return f"{op.name} {axes}"
     if name in {"VMAPIN", "VMAPOUT"}:
         return "(" + ", ".join(view.render_all(u.src[1:])) + ")"
@@ -164,8 +161,7 @@ def _describe_argument(view: PassView, u: UOp) -> str:
     if name == "PARAM" or hasattr(u.arg, "slot"):
         return f"slot {getattr(u.arg, 'slot', u.arg)}"
     if name in _PLAIN and u.arg is not None:
-        # a float of tinygrad's own class is shown as a float
-        return str(float(u.arg) if isinstance(u.arg, float) else u.arg)
+        return str(float(u.arg) if isinstance(u.arg, float) else u.arg)  # tinygrad has a float class of its own
     return str(u.device) if name == "COPY" else ""
 
 
@@ -173,8 +169,7 @@ def _describe_sizes(part: Any) -> str:
     if isinstance(part, tuple):
         return "(" + ", ".join(str(size_of(s)) for s in part) + ")"
     if isinstance(part, bool):
-        # a FLIP has a bool for each axis
-        return str(part)
+        return str(part)  # a FLIP has a bool for each axis
     return str(size_of(part))
 
 

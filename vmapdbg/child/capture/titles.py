@@ -11,8 +11,7 @@ from vmapdbg.model.capture import Kernel, Node, Schedule
 from vmapdbg.model.ops import COMPUTES_NOTHING, SAME_VALUE, WRITES
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 
-_MOST_OTHERS = 2
-"""How many methods a title names behind the main one."""
+_MOST_OTHERS = 2  # how many methods a title names behind the main one
 _NOTHING = COMPUTES_NOTHING | SAME_VALUE | WRITES
 _CUSTOM = frozenset(("CALL", "KERNEL", "CUSTOM_KERNEL", "CUSTOM_FUNCTION"))
 _SEE_THROUGH = SAME_VALUE | {"CAST"}
@@ -65,8 +64,7 @@ def _name_reduce(node: Node, index: ScheduleIndex) -> str:
         if name in _CONTRACTIONS or name == "sum":
             name = kind
     if "conv" in name:
-        # the elements of the output, and what is added up for each
-        return f"{name} {_join_dims(node.shape)}"
+        return f"{name} {_join_dims(node.shape)}"  # the elements of the output, and what is added up for each
     if name != kind:
         name = f"{name} {kind}"
     return f"{name} {_join_dims(shape)}"
@@ -76,8 +74,7 @@ def _find_contraction(node: Node, index: ScheduleIndex) -> tuple[int | str, ...]
     """Returns the batch axes and M, N and K of a sum of products, each M*K x K*N; nothing for any other reduce."""
     axes, product = _find_integers(node), _see_through(index.nodes[node.src[0]], index)
     if product.op == "PERMUTE":
-        # from 0.14 on the axes that are reduced are the first
-        order = _find_integers(product)
+        order = _find_integers(product)  # from 0.14 on the reduced axes are the first
         axes, product = [order[axis] for axis in axes], _see_through(index.nodes[product.src[0]], index)
     if not node.arg.startswith("ADD") or product.op != "MUL" or len(product.src) != 2 or product.shape is None:
         return ()

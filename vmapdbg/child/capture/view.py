@@ -18,27 +18,21 @@ from vmapdbg.model.wording import cut_end
 
 Ranges = tuple[UOp, ...]
 
-# the first source of these is a value, the others are sizes or places
-_SHAPED = frozenset({"RESHAPE", "EXPAND", "PAD", "SHRINK", "COPY"})
-# all sources of these are sizes or places
-_PLACES = frozenset({"BUFFER", "PARAM", "BUFFER_VIEW", "CONST"})
-# no values of the program: places, and the schedule's own root
-_NOT_NODES = frozenset({"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"})
-_MOST_PARTS = 4
-"""How many parts of a list are shown."""
+_SHAPED = frozenset({"RESHAPE", "EXPAND", "PAD", "SHRINK", "COPY"})  # all sources but the first are sizes or places
+_PLACES = frozenset({"BUFFER", "PARAM", "BUFFER_VIEW", "CONST"})  # all sources of these are sizes or places
+_NOT_NODES = frozenset({"DEVICE", "UNIQUE", "LUNIQUE", "SINK", "RANGE"})  # places, and the schedule's own root
+_MOST_PARTS = 4  # how many parts of a list are shown
 _MOST_CHARACTERS = 80
 
 
 class PassView:
-    """One run of the rangeify pass, with the model's names of its nodes (`ids`), ranges and values. `launches` are in
-    the order of the schedule, launches of one kernel joined. `is_brief`: a Capture has only the names and buffers of
-    kernels, and nothing that only `lint` asks for."""
+    """One run of the rangeify pass, with the model's names: `ids` of nodes, ranges, values. `launches` are in the
+    schedule's order, joined for one kernel. `is_brief`: only kernels' names and buffers, and nothing for `lint`."""
 
     def __init__(self, passed: PassRecord, is_brief: bool = False) -> None:
         self.passed, self.is_brief = passed, is_brief
         self._names: dict[UOp, str] = {}
-        # thousands of nodes share few index expressions
-        self.find_outside = functools.cache(find_outside)
+        self.find_outside = functools.cache(find_outside)  # thousands of nodes share few index expressions
         self.ids = {u: number for number, u in enumerate(list_nodes(passed))}
         self.launches = self._join_launches()
 
@@ -100,7 +94,6 @@ class PassView:
         for indices in group_launches(self.passed.kernels):
             first = self.passed.kernels[indices[0]]
             varied = frozenset[str]()
-            # launches in a row
             if len(indices) > 1 and indices[-1] - indices[0] + 1 == len(indices):
                 varied = frozenset(first.variables)
             node = first.node if first.node in self.ids else None
@@ -116,8 +109,7 @@ def list_nodes(passed: PassRecord) -> list[UOp]:
         if u in values:
             values.update(values_of(u))
             if u.op.name == "STORE":
-                # the place that it writes to is a node, too
-                values.add(u.src[0])
+                values.add(u.src[0])  # the place that it writes to is a node, too
     nodes: list[UOp] = []
     for u in passed.toposort:
         scalar = name_dtype(u.dtype).partition(".")[0]
@@ -128,8 +120,7 @@ def list_nodes(passed: PassRecord) -> list[UOp]:
 
 def values_of(u: UOp) -> tuple[UOp, ...]:
     """Returns the sources that a UOp computes with: not its sizes, and not the place that a STORE writes to."""
-    # an enum looks its name up each time
-    op = u.op.name
+    op = u.op.name  # an enum looks its name up each time
     if op in _PLACES:
         return ()
     if op == "STORE":

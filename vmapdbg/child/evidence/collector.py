@@ -1,8 +1,6 @@
-"""Watches what the snippet realizes, for a comparison with the reference. Runs in the child.
-
-It keeps the graph and its inputs before `Tensor.realize`, and what the tensors hold after it. The buffer that a launch
-writes is read right after the launch, because tinygrad gives its memory to the next buffer.
-"""
+"""Watches what the snippet realizes, for a comparison with the reference, in the child. It keeps the graph and its
+inputs before `Tensor.realize`, and what the tensors hold after it. A buffer is read right after the launch that writes
+it, because tinygrad gives its memory to the next buffer."""
 
 from __future__ import annotations
 

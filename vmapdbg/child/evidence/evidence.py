@@ -1,7 +1,4 @@
-"""The evidence of a run: all that is needed to compare each of its schedules, in a form that goes from one process to
-another.
-
-Another process compares it while the snippet goes on. It is in a folder:
+"""The evidence of a run: all that another process needs to compare its schedules while the snippet goes on. Its folder:
 
     asked.pickle            the graph of the last schedule that began; its values can be computed while it runs
     schedule-NUMBER.pickle  all of a schedule that ran, or of a replay of it
@@ -42,9 +39,8 @@ COMPARED = "compared"
 
 @dataclass
 class PackedGraph:
-    """UOps in the order of the toposort, each as (op, dtype, slots of its sources, arg); a slot is a position in this
-    list. The arg of a BUFFER is (device, elements). `roots` are the slots of the values that are asked for. `blobs`
-    maps the slot of a BUFFER to the name of its contents."""
+    """UOps in topological order, each (op, dtype, slots of sources, arg); a slot is a position here. A BUFFER's
+    arg is (device, elements). `roots` are the slots asked for, `blobs` names contents by the slot of the BUFFER."""
 
     nodes: list[tuple[str, Any, tuple[int, ...], Any]] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
@@ -77,13 +73,11 @@ class KernelRun:
 
 @dataclass(frozen=True)
 class WrittenBuffer:
-    """What one kernel wrote, as it was right after the kernel ran.
-
-    `node` is the id of its node in the Capture; root number N of the pass's graph is the node of buffer number N.
-    `launch` wrote it, `kernel` is the number of the compute kernel, None for a copy. `closed` has the id of each range
-    of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the id and size of each range of the
-    BUFFERIZE that was stored. `is_memory`: the root is all that the buffer holds, also what was there before. `run` is
-    the kernel and what it read. `parts` are the parts of a buffer on several devices, in order."""
+    """What one kernel wrote, read right after it ran. `node` is the id of its node in the Capture; root number N of the
+    pass's graph is the node of buffer number N. `launch` wrote it, as compute kernel `kernel` (None: a copy). `closed`
+    has the id of each range of the BUFFERIZE as the pass made it (None: an axis of size 1), `stored` the id and size of
+    each range of the BUFFERIZE that was stored. `is_memory`: the root is all that the buffer holds, also what was there
+    before. `run` is the kernel and what it read. `parts` are the parts of a buffer on several devices, in order."""
 
     node: int
     kernel: int | None
@@ -110,12 +104,11 @@ class Meant:
 
 @dataclass(frozen=True)
 class HeldBuffer:
-    """What a buffer of the snippet held after the kernels ran. `kind` is what is compared: see `OutputCheck.of`. `slot`
-    is the position of what it should hold in the graph of the reference, `blobs` are its contents, one for each device.
-    `is_written`: whether a kernel wrote to it, None if unknown; `launch` is the last launch that did. `part_of`: the
-    number of the assigned buffer in which an item assignment may change only what its index chooses. `input_number`:
-    its number among the inputs of TinyJit's function, None if it is none of them. `line` is the line of a pending
-    write, `meant` says why a Tensor that was made before a write should hold something else."""
+    """What a buffer of the snippet held after the kernels ran. `kind`: see `OutputCheck.of`. `slot` is the position of
+    what it should hold in the reference's graph, `blobs` its contents, one a device. `is_written`: whether a kernel
+    wrote to it (None: unknown), last `launch`. `part_of`: the assigned buffer in which an item assignment may change
+    only what its index chooses. `input_number`: its number among the inputs of TinyJit's function, None if it is none.
+    `line` is of a pending write, `meant` says why a Tensor made before a write should hold something else."""
 
     slot: int
     blobs: tuple[str, ...]
@@ -132,22 +125,20 @@ class HeldBuffer:
 class Evidence:
     """All that is needed to compare one schedule: its graphs, its inputs, and its results.
 
-    `graphs` has `asked`, the graph as the snippet asked for it, unless it could not be packed (`refused` says why) or
-    cannot be compared; `got`, which reads what the outputs hold (`outputs`: number of the output -> slot); and
-    `passed`, the graph as the pass saw it. The roots of `passed` are the nodes of `buffers`, and `kernels` wrote them.
-    `stock_graph` is for `stock_trial`, with the overlay: a pickled PackedGraph, which has objects of tinygrad.
-    `range_names` has the rendered name of each RANGE's id.
+    `graphs` has `asked`, as the snippet asked for it, unless it could not be packed (`refused` says why) or compared;
+    `got`, which reads what the outputs hold (`outputs`: number of the output -> slot); and `passed`, as the pass saw
+    it: its roots are the nodes of `buffers`, which `kernels` wrote. `stock_graph` is for `stock_trial`, with the
+    overlay: a pickled PackedGraph, which has objects of tinygrad. `range_names` maps RANGE ids to rendered names.
 
     `failed` is the error of a schedule that raised, `crash` says how if tinygrad raised it, `failed_kernel` is the
-    number of the compute kernel that raised and `failed_node` the id of the node whose buffer it writes; `is_endless`:
-    it was stopped in a rewrite that does not end. `replay` counts the replays by TinyJit, from 1: the kernels of the
-    schedule ran on other inputs; 0 is the captured call, from 0.13 on. `asked` counts what there is to compare, and
-    `left` says why something of that was not compared. `lost` are writes to what it reads that no schedule has, `cut`
-    are gradients that an ASSIGN cuts off, `unwritten` is what it reads and no kernel wrote. `changed` are buffers that
-    a replay reads, that nothing in the call assigns to, and that changed meanwhile. `meant` has the outputs whose roots
-    are not their graphs. `switches` maps the names of tinygrad's switches to their values at that time.
-    `environment` is the environment of a schedule that raised, which the snippet may have changed: not every switch is
-    a ContextVar."""
+    number of the compute kernel and `failed_node` the id of the node whose buffer it writes; `is_endless`: it was
+    stopped in a rewrite that does not end. `replay` counts TinyJit's replays, from 1: the kernels ran on other inputs;
+    0 is the captured call, from 0.13 on. `asked` counts what there is to compare, `left` says why something was not.
+    `lost` are writes to what it reads that no schedule has, `cut` gradients that an ASSIGN cuts off, `unwritten` what
+    it reads and no kernel wrote. `changed` are buffers that a replay reads and nothing in the call assigns to, but that
+    changed. `meant` has the outputs whose roots are not their graphs. `switches` has the values of tinygrad's switches
+    then. `environment` is of a schedule that raised: the snippet may change it, and not every switch is a
+    ContextVar."""
 
     schedule: int
     line: str | None
@@ -284,14 +275,12 @@ class EvidenceFolder:
 
 
 class HeldContents:
-    """What buffers held around a replay, in memory until it is known whether it is compared: `room` bytes at most.
-    Names of contents only work in `give`."""
+    """What buffers held around a replay, `room` bytes at most, until it may be compared. Names only work in `give`."""
 
     def __init__(self, room: int):
         self.room = room
         self._data: list[bytes] = []
-        # buffer -> its last contents
-        self._last: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+        self._last: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # buffer -> its last contents
 
     def keep_all(self, buffer: Any) -> tuple[str, ...]:
         """Keeps what a buffer holds on each device. Returns the names: as before if unchanged. Raises BlobsFull."""

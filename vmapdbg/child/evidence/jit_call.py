@@ -1,8 +1,5 @@
-"""The captured call of a TinyJit, as one graph of all its schedules. Runs in the child.
-
-A schedule reads what the earlier schedules of the call should have written, by the reference: the graph only reads what
-the buffers hold before a call. Where that is not possible, it reads them after the call.
-"""
+"""The captured call of a TinyJit, as one graph of all its schedules, in the child. A schedule reads what the reference
+says that earlier schedules wrote: the graph only reads buffers before the call, or after it if that is impossible."""
 
 from __future__ import annotations
 
@@ -27,19 +24,15 @@ from vmapdbg.reference.graph import OpGraph
 
 UOp = Any
 _Path = tuple[Any, ...]
-_Held = tuple[UOp, int, bool | None]
-"""BUFFER, the slot of what it should hold, `HeldBuffer.is_written`."""
-_WORK = 1 << 22
-"""The elements that the reference computes for the first replays of a call, which are all compared."""
-_MOST_FIRST, _LEAST_FIRST = 16, 3
-"""How many of the first replays of a call are compared."""
+_Held = tuple[UOp, int, bool | None]  # BUFFER, the slot of what it should hold, `HeldBuffer.is_written`
+_WORK = 1 << 22  # the elements that the reference computes for the first replays of a call, which are all compared
+_MOST_FIRST, _LEAST_FIRST = 16, 3  # how many of the first replays of a call are compared
 
 
 @dataclass
 class Given:
-    """What a call of a TinyJit was given: the BUFFER of each input, the values of variables, and all other arguments in
-    words. An input is a Tensor that is an argument, or an item of a list, tuple or dict; behind its path is the number
-    of the shard. TinyJit replays the others as they were."""
+    """What a call of a TinyJit was given: BUFFERs of inputs, values of variables, and in words the other arguments;
+    replays keep these. An input is a Tensor, also in a list, tuple or dict; its path ends with the shard's number."""
 
     inputs: dict[_Path, UOp] = field(default_factory=dict[_Path, UOp])
     variables: dict[str, int] = field(default_factory=dict[str, int])
@@ -88,10 +81,9 @@ class KeptReplay:
 
 @dataclass
 class ReplayAccount:
-    """Counts the replays of a captured call. It has no UOps, so it may be kept after the program drops the jit. `left`
-    maps a reason to the number of replays that are not compared. `newest` is the last replay, until it is known whether
-    it is compared. The counts go to `evidence`, of the last schedule. `runs_once`: prune=True ran some kernels once
-    only."""
+    """Counts the replays of a captured call; without UOps, because it outlives the jit. `left` maps a reason to the
+    number of replays that are not compared. `newest` is the last replay, until it is known whether it is compared. The
+    counts go to `evidence`, of the last schedule. `runs_once`: prune=True ran some kernels once only."""
 
     evidence: Evidence
     replays: int = 0
@@ -109,8 +101,7 @@ class JitCall:
         source = source_of(tiny.captured)
         # what its replays run, and their account, which lives on
         self.source, self.account = ref(source), ReplayAccount(realized[-1].evidence)
-        # the ids of the buffers that each schedule writes
-        self.written = [set(map(id, call.find_written())) for call in realized]
+        self.written = [set(map(id, call.find_written())) for call in realized]  # ids, by schedule
         # the BUFFERs of its replays (None: of the call): replays may have their own for BUFFERs that nothing else holds
         self.memory = used_buffers_of(source)
         if self.memory is not None:
@@ -119,15 +110,14 @@ class JitCall:
             self.memory |= {u for call in realized for u in call.list_made() if u.is_realized}
         for call in realized:
             call.keep_views(self.memory)
-        # BUFFER -> the write that was requested in the call and not scheduled
+        # BUFFER -> the write that the call requested and did not schedule
         self.pending = {buffer: write for _, buffer, write in list_pending() if write not in before}
         # the Tensors that had a BUFFER when it began, if the call reads the BUFFER and was not given it
         read = {u for call in realized for u in call.inputs}.difference(given.inputs.values())
         self.owners: Owners = WeakKeyDictionary({u: tensors for u, tensors in owners.items() if u in read})
-        # why no replay is compared, None if some are
-        self.reason: str | None = None
+        self.reason: str | None = None  # why no replay is compared, None if some are
         self._graph: CallGraph | None = None
-        # what BUFFERs held that replays read and do not write, None without prune=True
+        # contents that replays read and do not write, None without prune=True
         self.constants: dict[UOp, tuple[str, ...]] | None = None
         if tiny.prune:
             with suppress(CannotPack):
@@ -239,8 +229,7 @@ class CallGraph:
     """What the schedules of a captured call compute in turn, for some values of its variables. Raises CannotPack."""
 
     def __init__(self, call: JitCall, variables: dict[str, int]):
-        # without cycles: nothing waits for the collector of garbage while it keeps memory
-        self.call, self.variables = proxy(call), variables
+        self.call, self.variables = proxy(call), variables  # no cycle: it keeps memory until Python collects garbage
         self.graph = OpGraph()
         self._packers: list[Packer] = []
         # BUFFER -> (schedule, slot) for each schedule that assigns to it
@@ -248,8 +237,7 @@ class CallGraph:
         try:
             self.schedules = self._build(call.realized)
         finally:
-            # each knows this graph
-            self._packers.clear()
+            self._packers.clear()  # each knows this graph
         work = sum(prod(node.shape) for node in self.graph.nodes)
         self.first = max(_LEAST_FIRST, min(_MOST_FIRST, _WORK // max(work, 1)))
 

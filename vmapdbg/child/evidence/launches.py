@@ -1,12 +1,10 @@
-"""Keeps what the launches of a schedule read and wrote, while it runs: the buffers between its kernels, each with the
-node of the pass's graph whose value it should hold. Runs in the child.
+"""Keeps what the launches of a running schedule read and wrote: the buffers between its kernels, each with the node of
+the pass's graph whose value it should hold. Runs in the child.
 
 A buffer is copied once after each write. What a launch reads is known from the start of the schedule or from the launch
-that wrote it, unless another launch has written to this memory since.
-
-The contents of realized Tensors that a schedule does not use must not change. Only memory that a launch would overwrite
-is read, so a right schedule costs nothing. A kernel that writes outside of its buffers is not noticed.
-"""
+that wrote it, unless another has written to this memory since. Realized Tensors that a schedule does not use must not
+change: only memory that a launch would overwrite is read, so a right schedule costs nothing. A kernel that writes
+outside of its buffers is not noticed."""
 
 from __future__ import annotations
 
@@ -43,8 +41,7 @@ _DEVICES = KernelRun(refused="it is launched on several devices at once")
 MOST_OPS = 50_000
 """A longer linear program is not kept."""
 
-# packed linear programs, by their last UOp
-_programs: Known[bytes] = WeakKeyDictionary()
+_programs: Known[bytes] = WeakKeyDictionary()  # packed linear programs, by their last UOp
 
 
 @dataclass(frozen=True)
@@ -129,8 +126,7 @@ class LaunchKeeper:
         self.outputs: list[Any] = []
         self.failed: int | None = None
         self.live: LiveTensors | None = None
-        # launch -> its linear program
-        self._programs: dict[int, Sequence[UOp]] = {}
+        self._programs: dict[int, Sequence[UOp]] = {}  # launch -> its linear program
         # launch -> for each argument its memory, and the number of the version that it held (None: no contents)
         self._read: dict[int, list[tuple[PartOfMemory, int | None]]] = {}
         # buffer that has its memory -> (first byte, end) of parts of it; it keeps no memory alive
@@ -151,9 +147,8 @@ class LaunchKeeper:
 
     def before(self, index: int, buffers: Sequence[Any]) -> None:
         """A launch is about to run."""
-        # a search for the best kernel launches other programs
         if index >= len(self.steps) or self.is_full:
-            return
+            return  # a search for the best kernel launches other programs
         try:
             if self.live is not None:
                 for one in self._list_written(index, buffers):
@@ -184,8 +179,7 @@ class LaunchKeeper:
             return
         step, following = self.steps[index], self.steps[index + 1 : index + 2]
         if step.is_repeated and any(one.is_repeated and one.ast is step.ast for one in following):
-            # the next launch writes the same buffer: the steps of an OUTER range
-            return
+            return  # the next launch writes it, too: steps of an OUTER range
         written = list_parts(buffers[0])
         try:
             names = self.folder.keep_all(buffers[0])
@@ -249,8 +243,7 @@ class LaunchKeeper:
             try:
                 root, is_memory = find_root(packer, kernel.node)
             except CannotPack:
-                # it comes after a call of a function, which is in its graph
-                continue
+                continue  # it comes after a call of a function, which is in its graph
             packer.graph.roots.append(root)
             node, kept = ids[kernel.node], self.written[launches[0]]
             closed, stored = find_closed(passed, kernel, kept.size)
@@ -329,8 +322,7 @@ def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:
     target, value = packer.graph.nodes[slot].src
     view = packer.graph.find_view(target)
     if packer.graph.is_whole(view):
-        # a STORE has no value of its own
-        return slot if node.op.name == "ASSIGN" else value, False
+        return slot if node.op.name == "ASSIGN" else value, False  # a STORE has no value of its own
     return packer.add_after(view.base, [slot]), True
 
 

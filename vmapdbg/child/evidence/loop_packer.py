@@ -1,9 +1,6 @@
-"""Packs graphs with loops, of any release of tinygrad, for `vmapdbg.reference.kernels`: kernels, and the graph after
-each pass of the scheduler. Runs in the child.
-
-The graph is a tensor graph until the ranges are assigned. Then a BUFFERIZE (STAGE from 0.13 on) makes a buffer of a
-value that depends on ranges, and an INDEX reads it. STOREs come next, and last the kernels with their buffers.
-"""
+"""Packs graphs with loops for `vmapdbg.reference.kernels`, of any release, in the child: kernels, and the graph after
+each pass of the scheduler. It is a tensor graph until the ranges are assigned. Then a BUFFERIZE (STAGE from 0.13 on)
+makes a buffer of a value that depends on ranges, and an INDEX reads it. STOREs come next, last kernels with buffers."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ _Made = TypeVar("_Made")
 Known = WeakKeyDictionary[UOp, dict[tuple[tuple[str, int], ...], _Made]]
 """UOp -> the values of variables, by their names -> what is made of them. It keeps no UOp alive."""
 _kernels: Known[ScheduledKernel] = WeakKeyDictionary()
-_STATES = RESHAPING | {"AFTER"}
-"""Ops between a state of memory and its buffer."""
+_STATES = RESHAPING | {"AFTER"}  # ops between a state of memory and its buffer
 _IN_KERNEL = SAME | {*STAGE_OPS, *ARITHMETIC}
 _IN_KERNEL |= {"CONST", "RANGE", "CAST", "BITCAST", "INDEX", "LOAD", "REDUCE", "STACK", "VECTORIZE"}
 
@@ -286,8 +282,7 @@ class KernelPacker(LoopPacker):
         if memory.op.name not in _ARGUMENTS:
             raise CannotPack(f"the reference does not know a buffer that is {memory.op.name}")
         argument = int(getattr(memory.arg, "slot", memory.arg))
-        # an argument has a pointer's dtype until 0.13
-        dtype = name_dtype(getattr(memory.dtype, "base", memory.dtype))
+        dtype = name_dtype(getattr(memory.dtype, "base", memory.dtype))  # a pointer's until 0.13
         if argument not in self.kernel.arguments:
             self.kernel.arguments[argument] = self.graph.add(OpNode("buffer", dtype, ()))
         slot = self.kernel.arguments[argument]

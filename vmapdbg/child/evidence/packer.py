@@ -1,8 +1,5 @@
-"""Packs tensor graphs of UOps in the form that `vmapdbg.reference` evaluates. Runs in the child.
-
-This module and `loop_packer` hide the differences between tinygrad's releases: names of ops, where the axes of a reduce
-are, constants without a dtype, how a write and a bound variable look.
-"""
+"""Packs tensor graphs in the form that `vmapdbg.reference` evaluates, in the child. This and `loop_packer` hide what
+releases differ in: names of ops, the axes of a reduce, constants without a dtype, writes and bound variables."""
 
 from __future__ import annotations
 
@@ -37,9 +34,8 @@ _PLAIN = {
     "RESHAPE": "reshape",
     "EXPAND": "expand",
 }
-# ops whose operands have one dtype
-_MATCHED = {"STACK": "stack", **{op: function.name for op, function in ARITHMETIC.items()}}
-# numbers that take the dtype of the other operand; indices, which no kernel computes in a smaller dtype
+_MATCHED = {"STACK": "stack", **{op: function.name for op, function in ARITHMETIC.items()}}  # operands of one dtype
+# numbers with the dtype of the other operand; indices, which no kernel computes in a smaller dtype
 DTYPES = {"index": "long", "weakint": "long", "weakfloat": "double", "weakbool": "bool"}
 _INDICES = {"index", "weakint"}
 _WEAK = {"weakfloat", *_INDICES}
@@ -92,8 +88,7 @@ class Sizes:
         if getattr(u, "is_variable", False) or op == "PARAM":
             name = getattr(u.arg, "name", None)
             if not name and u.src and u.src[-1].op.name == "NOOP":
-                # in 0.13
-                name = u.src[-1].arg
+                name = u.src[-1].arg  # in 0.13
             return self.variables.get(name or "")
         if op in {"CAST", "VECTORIZE", "NOOP"} and len(u.src) == 1:
             return self.find(u.src[0])
@@ -143,8 +138,7 @@ class Packer:
         self.sizes = Sizes(variables)
         # what comes after these nodes are no writes of the graph: it is what its Tensors mean
         self.end: int | None = None
-        # the position of each UOp in the graph
-        self.slots: dict[UOp, int] = {}
+        self.slots: dict[UOp, int] = {}  # the position of each UOp in the graph
         self._ranges: dict[UOp, int] = {}
 
     def pack(self, root: UOp) -> int:
@@ -176,8 +170,7 @@ class Packer:
         """Adds what BUFFERs hold after the writes of the graph, and returns BUFFER -> slot, without BUFFERs that
         writes change which do not follow each other: in 0.12 the second ASSIGN may go to memory of its own."""
         buffers = {slot: u for u, slot in self.buffers.items()}
-        # memory -> its writes
-        writes: dict[int, list[int]] = {}
+        writes: dict[int, list[int]] = {}  # memory -> its writes
         # a target that is no view of a BUFFER, as a CONTIGUOUS: tinygrad may skip it and write to BUFFERs below
         others: list[int] = []
         for slot in sorted(set(self.slots.values())):
@@ -313,8 +306,7 @@ class Packer:
 
     def _make_const(self, u: UOp, src: tuple[int, ...]) -> int:
         dtype = self._name_dtype(u)
-        # it converts to bool, but not to a number
-        if str(u.arg) == "Invalid":
+        if str(u.arg) == "Invalid":  # it converts to bool, but not to a number
             raise CannotPack("a value that is not defined (Invalid) is in its graph")
         kind: type = int
         if dtype == "bool":
@@ -331,7 +323,7 @@ class Packer:
         held = self.held(u)
         if held is not None:
             shape = self._find_shape(u)
-            # a copy: memory of its own, also if it is a view of what was computed
+            # memory of its own, also for a view of what was computed
             return self.graph.add(OpNode("copy", self._name_dtype(u), shape, (self._reshape(held, shape),)))
         names = self.contents(u)
         slot = self._add("buffer", u, ())
@@ -355,8 +347,7 @@ class Packer:
             src, source = source.src, self.graph.nodes[source.src[0]]
         return self._add("shrink", u, src, tuple(begins))
 
-    # the pass has PARAMs instead of the snippet's BUFFERs from 0.13 on
-    _make_param = _make_buffer
+    _make_param = _make_buffer  # the pass has PARAMs instead of the snippet's BUFFERs from 0.13 on
 
     def _make_vectorize(self, u: UOp, src: tuple[int, ...]) -> int:
         """A shift of one axis, which depends on a step."""
@@ -368,8 +359,7 @@ class Packer:
         source = self.graph.nodes[src[0]]
         is_spread = isinstance(u.src[0].device, tuple) and not isinstance(u.device, tuple)
         if is_spread and source.op != "shards" and DEVICES in self.graph.ranges:
-            # a write to the copy is none to the shard
-            src = (self._add("shard", u, src, 0),)
+            src = (self._add("shard", u, src, 0),)  # a write to the copy is none to the shard
         return self._add("copy", u, src)
 
     def _make_assign(self, u: UOp, src: tuple[int, ...]) -> int:
@@ -396,8 +386,7 @@ class Packer:
         if unknown := {r.op.name for r in ended} - {"RANGE"}:
             raise CannotPack(f"the reference does not know a reduce over {unknown.pop()}")
         if isinstance(axes, int):
-            # 0.14 has the number of axes, which come first
-            axes = range(axes)
+            axes = range(axes)  # 0.14 has the number of axes, which come first
         keep = len(self._find_shape(u)) == len(self.graph.nodes[src[0]].shape)
         return self._add("reduce", u, src, (_REDUCES[op.name], tuple(axes), keep, tuple(map(self.name_range, ended))))
 
@@ -483,6 +472,5 @@ def is_device(r: UOp) -> bool:
 
 
 def _name_scalar(u: UOp) -> str:
-    # 0.14 has no vectors
-    scalar = getattr(u.dtype, "scalar", lambda: u.dtype)
+    scalar = getattr(u.dtype, "scalar", lambda: u.dtype)  # 0.14 has no vectors
     return name_dtype(scalar())

@@ -53,13 +53,11 @@ class ProgramOrder:
     """Knows the Tensors whose graphs do not mean what Python asked for. `kept` has the contents of tagged BUFFERs."""
 
     def __init__(self) -> None:
-        # Tensor -> the graph that it means
-        self._meanings: IdentityMap[UOp] = IdentityMap()
+        self._meanings: IdentityMap[UOp] = IdentityMap()  # Tensor -> the graph that it means
         self.kept: weakref.WeakKeyDictionary[UOp, OldContents] = weakref.WeakKeyDictionary()
         self.writes = Writes()
         self._tag = 0
-        # the Tensor whose method makes another one
-        self._source: Any = None
+        self._source: Any = None  # the Tensor whose method makes another one
         # while a schedule runs: each Tensor that waits for writes, these, the writes in its value, its meaning before
         self._waiting: list[tuple[weakref.ref[Any], list[Origin], set[Origin], UOp | None]] = []
 
@@ -67,9 +65,8 @@ class ProgramOrder:
         """Wraps what makes a Tensor of others, and what gives a Tensor another graph."""
         tensor: Any = tensor_module.Tensor
         find = load_patching().find_parameters
-        # their other parameters change between releases
         for name in filter(partial(hasattr, tensor), _METHODS):
-            changes.wrap(tensor, name, self.on_method, *find(getattr(tensor, name)))
+            changes.wrap(tensor, name, self.on_method, *find(getattr(tensor, name)))  # releases differ in them
         changes.wrap(tensor, "__init__", self.on_init, *find(tensor.__init__))
         changes.wrap(tensor, "_apply_uop", self.on_apply, *find(tensor._apply_uop))
         changes.wrap(tensor, "replace", self.on_replace, *find(tensor.replace))
@@ -122,8 +119,7 @@ class ProgramOrder:
     def _derive(self, result: Any, sources: Sequence[Any], given: Sequence[UOp]) -> None:
         """Notes what a new Tensor means, made of the Tensors `sources` and of others with the graphs `given`."""
         if [source.uop for source in sources] == list(result.uop.src):
-            # one graph may have two meanings
-            meant = tuple(map(self.find, sources))
+            meant = tuple(map(self.find, sources))  # one graph may have two meanings
             src = tuple(u if m is None else m for u, m in zip(result.uop.src, meant, strict=True))
             self.set(result, result.uop.replace(src=src) if any(m is not None for m in meant) else None)
             return
@@ -214,8 +210,7 @@ class ProgramOrder:
         changed: dict[UOp, bool] = dict.fromkeys(written, True)
         is_needed = False
         for tensor in others:
-            # tinygrad does not know a meaning: it stays as it is
-            meaning = self.find(tensor)
+            meaning = self.find(tensor)  # tinygrad does not know it: it stays as it is
             graph, known = (tensor.uop, reads) if meaning is None else (meaning, changed)
             if not _does_read(graph, known):
                 continue
@@ -230,8 +225,7 @@ class ProgramOrder:
             elif is_known or not is_memory:
                 found = self.writes.rebuild(graph, old)
             else:
-                # which of its writes are done is not known
-                found = tensor.uop
+                found = tensor.uop  # which of its writes are done is not known
             is_old = not old_nodes.isdisjoint(found.toposort())
             is_needed = is_needed or is_old
             self.set(tensor, found if is_old or (meaning is not None and found is not tensor.uop) else None)
@@ -262,9 +256,8 @@ class ProgramOrder:
         return (None if found is tensor.uop else found), pending
 
     def list_others(self, asked: Collection[Any], nodes: Collection[UOp]) -> Iterator[tuple[weakref.ref[Any], UOp]]:
-        """Yields the Tensors that get a value from a schedule with these `nodes`, although they are not `asked`. Such a
-        Tensor has the same graph as one that is asked, or all writes that it waits for are in the schedule. Only
-        Tensors whose meaning is another graph are yielded, each with its meaning."""
+        """Yields Tensors that get a value from a schedule with these `nodes` but are not `asked`, with their meanings:
+        other graphs. Such a Tensor has the graph of an asked one, or all its writes are in the schedule."""
         graphs = {tensor.uop for tensor in asked}
         for tensor in live_tensors(without=asked):
             if (meaning := self.find(tensor)) is None:
@@ -305,13 +298,11 @@ class ProgramOrder:
                 for origin in waiting:
                     origin.is_done = False
             waiting = [origin for origin in waiting if not origin.is_done]
-            # tinygrad keeps their order
-            missing = max(len(waiting) - len(writes), 0)
+            missing = max(len(waiting) - len(writes), 0)  # tinygrad keeps their order
             # a Tensor that does not wait any more is compared, see list_pending
             if not needed.isdisjoint(waiting[:missing]) and (writes or meaning is not None):
                 lost |= dict.fromkeys(waiting[:missing])
-                # what follows from it is no finding of its own
-                self.set(tensor, None)
+                self.set(tensor, None)  # what follows from it is no finding of its own
             self.writes.made += zip(writes, waiting[missing:], strict=False)
             self.writes.pending.update(writes)
         self.writes.note_made()

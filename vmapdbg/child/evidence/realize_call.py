@@ -66,34 +66,24 @@ class RealizeCall:
         self._tensors = list(map(weakref.ref, self.held_tensors or asked))
         self.evidence = Evidence(-1, None, switches=read_switches())
         self.launches = LaunchKeeper(folder)
-        # BUFFER of the snippet -> its contents, on each of its devices
-        self.inputs: dict[UOp, tuple[str, ...]] = {}
+        self.inputs: dict[UOp, tuple[str, ...]] = {}  # BUFFER of the snippet -> its contents, on each of its devices
         self.variables: dict[str, int] = {}
-        # BUFFER of what its Tensors mean -> its contents, for each of its devices
-        self.meant: dict[UOp, tuple[str, ...]] = {}
-        # outputs of which it is not known what they mean
-        self.unknown: set[int] = set()
+        self.meant: dict[UOp, tuple[str, ...]] = {}  # BUFFER of a meaning -> contents, one a device
+        self.unknown: set[int] = set()  # outputs of which it is not known what they mean
         # other Tensors that get a value, the slot of what they mean, and why that is another value
         self.others: list[tuple[ref[Any], int, Meant]] = []
-        # item assignments in its graph
-        self.parts: Parts = WeakKeyDictionary()
-        # other Tensors that wait for a write
-        self.pending: Sequence[PendingTensor] = ()
-        # BUFFERs whose contents after the writes of its graph are to be compared
-        self.assigned: set[UOp] = set()
-        # None if its graph cannot be packed, also not for other inputs
-        self.packer: Packer | None = None
-        # compared BUFFER -> what it held after the kernels ran
-        self.held: dict[UOp, HeldBuffer] = {}
-        # whether the first schedule that it makes is for its graph: later schedules belong to functions that it calls
-        self.is_first = False
+        self.parts: Parts = WeakKeyDictionary()  # item assignments in its graph
+        self.pending: Sequence[PendingTensor] = ()  # other Tensors that wait for a write
+        self.assigned: set[UOp] = set()  # BUFFERs whose contents after the writes of its graph are to be compared
+        self.packer: Packer | None = None  # None if its graph cannot be packed, also not for other inputs
+        self.held: dict[UOp, HeldBuffer] = {}  # compared BUFFER -> what it held after the kernels ran
+        self.is_first = False  # whether its first schedule is of its graph: later ones are of functions that it calls
         # the graph for the scheduler, and what the launches write that TinyJit keeps to run them later
         self.scheduled: UOp = None
         self.captured: list[UOp] | None = None
         # BUFFER of its schedule -> the value that it holds, for a call that TinyJit captures; it keeps no BUFFER alive
         self.made: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
-        # the outputs of a captured call, None if nothing holds the output
-        self.views: list[UOp | None] = []
+        self.views: list[UOp | None] = []  # the outputs of a captured call, None if nothing holds the output
 
     @contextmanager
     def observed(self) -> Iterator[None]:
@@ -110,8 +100,7 @@ class RealizeCall:
     def start(self, nodes: Mapping[UOp, None], parts: Parts, unwritten: Container[UOp]) -> None:
         """Packs the graph of these `nodes` and its inputs, but for `unwritten` BUFFERs; `parts`: item assignments."""
         self.parts = parts
-        # what TinyJit captures is compared when it is replayed
-        is_later = runs_captured_now()
+        is_later = runs_captured_now()  # what is captured is compared in replays
         if not is_later:
             self.assigned = find_assigned(self.roots, nodes)
             self.evidence.asked = {"outputs": len(self.roots), "buffers": len(self.assigned)}
@@ -283,8 +272,7 @@ class RealizeCall:
                 self.evidence.held.append(HeldBuffer(slot, self.folder.keep_all(memory.buffer), "other", meant=meant))
         if self.launches.live is None:
             return
-        # Tensors outside of the graph
-        for buffer, before, now in self.launches.live.find_changed():
+        for buffer, before, now in self.launches.live.find_changed():  # Tensors outside of the graph
             shape = tuple(map(int, buffer.shape))
             slot = self.packer.graph.add(OpNode("buffer", name_dtype(buffer.dtype), shape))
             self.packer.graph.inputs[slot] = before
@@ -360,8 +348,7 @@ class RealizeCall:
         """Writes the evidence, and lets go of the graph. A call that made no schedule has no evidence."""
         if self.evidence.schedule >= 0:
             self.folder.write(self.evidence)
-        # the packer knows this call: a cycle keeps memory until Python collects garbage
-        self.packer = None
+        self.packer = None  # the packer knows this call: a cycle keeps memory until Python collects garbage
 
     # *** what replays of the call ask, too
 
@@ -388,8 +375,7 @@ def _has_memory(u: UOp) -> bool:
 
 def _why_no_values(nodes: Iterable[UOp]) -> str | None:
     for u in nodes:
-        # 0.14 has no DEVICE
-        if u.op.name in {"DEVICE", "BUFFER", "COPY"}:
+        if u.op.name in {"DEVICE", "BUFFER", "COPY"}:  # 0.14 has no DEVICE
             device = u.arg if u.op.name == "DEVICE" else device_of(u) or ()
             for name in (device,) if isinstance(device, str) else device:
                 if (reason := _NO_VALUES.get(name.split(":")[0])) is not None:

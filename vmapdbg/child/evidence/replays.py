@@ -1,11 +1,8 @@
-"""Keeps what replays of TinyJit were given and what they left behind, so that they can be compared. Runs in the child.
+"""Keeps what replays of TinyJit were given and left behind, to compare them, in the child. A replay makes no schedule:
+the captured graphs with its arguments say what it gives, assigns and must not change, not what it says that it read.
 
-A replay makes no schedule: it runs the kernels of the captured call again. The captured graphs with its arguments say
-what its results are, what it assigns, and what must not change; not what the replay says that it read.
-
-Replays that are compared: the first ones, powers of two, the last one, and others if there is time. What the newest
-replay read and wrote stays in memory, because it may be the last.
-"""
+Compared are the first replays, powers of two, the last one, and others if there is time. What the newest replay read
+and wrote stays in memory, because it may be the last."""
 
 from __future__ import annotations
 
@@ -44,8 +41,7 @@ class Replay:
         """Begins a replay. Raises CannotPack if it cannot be compared, and BlobsFull."""
         self.known, self.given, self.graph = known, given, known.open(given)
         self.line, self.number, self.test = find_user_line(), known.account.replays, folder.find_test()
-        # all contents that are named
-        self.contents = HeldContents(folder.room)
+        self.contents = HeldContents(folder.room)  # all contents that are named
         # BUFFER of the captured call -> the BUFFER of an input now, and the BUFFER that Tensors have now
         self.now = {u: given.inputs[path] for path, u in known.given.inputs.items()}
         self.state = known.find_state()
@@ -102,8 +98,7 @@ class Replay:
             if names is not None:
                 graph.inputs[slot] = names
         evidence.graphs["asked"] = graph
-        # an input that is assigned to is an output
-        moved = {id(u.buffer): now.buffer for u, now in self.now.items()}
+        moved = {id(u.buffer): now.buffer for u, now in self.now.items()}  # an input that is assigned to is an output
         call.keep_outputs(evidence, call.views, self.contents.keep_all, moved, self.given.variables)
         for output in list(evidence.outputs):
             if not self.known.is_final(index, memory_of(call.views[output])):
@@ -121,8 +116,7 @@ class Replay:
     def _keep_changed(self, evidence: Evidence, schedule: ScheduleGraph) -> None:
         """Keeps buffers that a schedule reads and the replay overwrote without an assign: earlier outputs as inputs."""
         given = self.known.given.inputs
-        # tinygrad's order: arguments before items of them
-        inputs = [given[path] for path in sorted(given, key=len)]
+        inputs = [given[path] for path in sorted(given, key=len)]  # tinygrad's order: arguments before their items
         for slot, (u, _) in schedule.reads.items():
             now = self._find(u)
             is_given = not self.known.does_write(u.buffer) and self.known.does_write(now.buffer)
@@ -142,9 +136,8 @@ class Replay:
 
 @dataclass
 class _Running:
-    """A call of a TinyJit that runs, what it was given (None: not yet known), the writes that were pending and the
-    memory that Tensors had then, and the calls of `realize` in it that made a schedule. `replays_others`: another
-    TinyJit was replayed in it."""
+    """A running call of a TinyJit: what it was given (None: not yet known), the pending writes and the Tensors' memory
+    then, and its calls of `realize` that made a schedule. `replays_others`: it replayed another TinyJit."""
 
     tiny: Any
     known: JitCall | None
@@ -161,15 +154,12 @@ class ReplayWatcher:
 
     def __init__(self, folder: EvidenceFolder, left: list[Left]) -> None:
         self.folder, self.left = folder, left
-        # the source of replays -> the captured call. A source that was held would keep its memory
+        # the source of replays -> the captured call; to hold the source would keep its memory
         self.captured: IdentityMap[JitCall] = IdentityMap()
-        # an account of each captured call, also if the program has dropped its jit
-        self.accounts: list[ReplayAccount] = []
+        self.accounts: list[ReplayAccount] = []  # also of jits that the program has dropped
         self.calls: list[_Running] = []  # outermost first
-        # BUFFER that a captured call makes and that its replays do not write
-        self.unwritten: WeakKeyDictionary[UOp, UnwrittenRead] = WeakKeyDictionary()
-        # a source -> why its graph is not known
-        self.failed: IdentityMap[str] = IdentityMap()
+        self.unwritten: WeakKeyDictionary[UOp, UnwrittenRead] = WeakKeyDictionary()  # BUFFER of a captured call
+        self.failed: IdentityMap[str] = IdentityMap()  # a source -> why its graph is not known
         self._began, self._spent = perf_counter(), 0.0
 
     def on_call(self, call: Callable[..., Any], tiny: Any, *arguments: Any, **options: Any) -> Any:
@@ -308,8 +298,7 @@ class ReplayWatcher:
         self.folder.begin(newest.test)
         for evidence in newest.made:
             newest.contents.give(evidence, self.folder)
-        # one of its schedules stands for the replay
-        newest.made[0].asked = {"replays": 1}
+        newest.made[0].asked = {"replays": 1}  # one of its schedules stands for the replay
         for evidence in newest.made:
             self.folder.write(evidence)
 

@@ -1,6 +1,5 @@
-"""Watches a whole program for `run --check`: one call of `Tensor.realize` at a time.
-
-The processes of the program pass what they realize through a folder to a process that compares it:
+"""Watches a whole program for `run --check`: one call of `Tensor.realize` at a time. Its processes pass what they
+realize through a folder to a process that compares it:
 
     making/NAME/   the evidence of one schedule, while it is written
     ready/NAME/    complete evidence: evidence.pickle (with the test), blobs/; the judge removes it
@@ -8,8 +7,7 @@ The processes of the program pass what they realize through a folder to a proces
     counts/NAME    what a process counted; the judge does not read it
     over           exists when the program has ended
 
-The folder has a limited size: a process that writes faster than it is compared waits.
-"""
+The folder has a limited size: a process that writes faster than it is compared waits."""
 
 from __future__ import annotations
 
@@ -39,8 +37,7 @@ from vmapdbg.reference.graph import OpGraph
 MOST_WAITING = 1 << 29
 """The most bytes of evidence in the folder."""
 _POLL = 0.02
-_LONGEST_WAIT = 120
-"""Seconds that a process waits for the judge; after that it takes the judge for dead."""
+_LONGEST_WAIT = 120  # seconds that a process waits for the judge; after that it takes the judge for dead
 
 
 class SuiteFolder(EvidenceFolder):
@@ -50,8 +47,7 @@ class SuiteFolder(EvidenceFolder):
         self.root = root
         self.test = ""
         self._number = 0
-        # evidence that was written -> how many reasons it had then
-        self._said: IdentityMap[int] = IdentityMap()
+        self._said: IdentityMap[int] = IdentityMap()  # evidence that was written -> how many reasons it had then
         self._begin_process()
         os.register_at_fork(after_in_child=self._begin_process)
 
@@ -83,8 +79,7 @@ class SuiteFolder(EvidenceFolder):
             self.hand_on(Evidence(-1, evidence.line, left=added), self.test)
             return
         blobs = list((self.path / "blobs").iterdir()) if "asked" in evidence.graphs else []
-        # the graph for stock tinygrad is only for a check of one run
-        self.hand_on(replace(evidence, stock_graph=None), self.test, blobs)
+        self.hand_on(replace(evidence, stock_graph=None), self.test, blobs)  # that graph is only for `check`
 
     def write_asked(self, graph: OpGraph) -> None:
         """Does nothing: the judge compares schedules of several processes, and only when they have run."""
@@ -104,8 +99,7 @@ class SuiteFolder(EvidenceFolder):
             size += blob.stat().st_size
         data = pickle.dumps((test, evidence))
         (making / "evidence.pickle").write_bytes(data)
-        # sorted by time, not by process
-        name = f"{time.time_ns():020}-{size + len(data)}-{self.token}-{self._number}"
+        name = f"{time.time_ns():020}-{size + len(data)}-{self.token}-{self._number}"  # sorted by time
         if self._wait_for_room():
             making.rename(self.root / "ready" / name)
         else:
@@ -189,9 +183,8 @@ def watch_rewrites(folder: SuiteFolder, recorder: BetweenCalls) -> None:
     """Stops endless rewrites in this thread and in forks by an EndlessRewrite, so that a test that hung fails."""
 
     def note(found: Endless, loop: FrameType) -> None:
-        # the call says it, with what it knows of its schedule
         if recorder.is_call_running and recorder.schedules:
-            return
+            return  # the call says it, with what it knows of its schedule
         error, crash = f"EndlessRewrite: {EndlessRewrite()}", explain_stopped(found, loop)
         stopped = Evidence(-1, find_user_line(loop), failed=error, crash=crash, is_endless=True)
         folder.hand_on(stopped, current_test())

@@ -1,12 +1,10 @@
 """Watches calls of Tensor whose graphs do not say what was asked for. Runs in the child.
 
-An item assignment, `x[index] = v`: what is outside of the index must stay as it is. tinygrad's `Tensor.__setitem__`
-makes a graph of the call, which the reference computes as it is, so numpy reads the index again. An index is followed
-if it consists of integers, slices, `None`, `...` and lists of integers: what a Tensor chooses is not known beforehand.
+An item assignment, `x[index] = v`, must keep what is outside of the index. The reference computes tinygrad's graph of
+it as it is, so numpy reads the index again: integers, slices, `None`, `...`, lists of integers, but no Tensors.
 
-A gradient that tinygrad 0.12 cuts off at an ASSIGN: the gradient of what is assigned, or cloned, is zero. What computes
-that zero is right; only the graph of the loss shows the fault.
-"""
+tinygrad 0.12 cuts a gradient off at an ASSIGN: the gradient of what is assigned, or cloned, is zero. What computes that
+zero is right; only the graph of the loss shows the fault."""
 
 from __future__ import annotations
 
@@ -25,8 +23,7 @@ from vmapdbg.model.ops import STORES
 UOp = Any
 Owners = weakref.WeakKeyDictionary[UOp, list[weakref.ref[Any]]]
 """BUFFER -> the Tensors that show all of it."""
-_LARGEST = 1 << 22
-"""Item assignments to larger tensors are ignored, in elements."""
+_LARGEST = 1 << 22  # item assignments to larger tensors are ignored, in elements
 
 
 class ChosenPart(NamedTuple):
@@ -46,8 +43,7 @@ class TensorCalls:
     def __init__(self) -> None:
         self._parts: Parts = weakref.WeakKeyDictionary()
         self._cut: list[CutGradient] = []
-        # of the item assignment that runs
-        self._item: ChosenPart | None = None
+        self._item: ChosenPart | None = None  # of the item assignment that runs
 
     def declare(self, changes: Any, tensor_module: ModuleType) -> None:
         """Wraps `Tensor.assign` and `Tensor.__setitem__`; also `Tensor.gradient` if writes are ASSIGNs: in 0.12."""
@@ -170,7 +166,7 @@ def choose(shape: tuple[Any, ...], indices: Any) -> bytes | None:
     """Returns which elements of a tensor an index chooses, None if the index is not followed."""
     if not all(isinstance(size, int) for size in shape) or math.prod(shape) > _LARGEST:
         return None
-    # a list of integers is one index, any other list one for each axis
+    # a list of integers is one index, any other list has one for each axis
     is_one = isinstance(indices, list) and all(map(_is_integer, indices))
     parts = [indices] if is_one or not isinstance(indices, (list, tuple)) else list(indices)
     if not all(map(_is_plain, parts)):
@@ -181,14 +177,12 @@ def choose(shape: tuple[Any, ...], indices: Any) -> bytes | None:
     try:
         chosen[tuple(np.array(part) if isinstance(part, (list, tuple)) else part for part in parts)] = True
     except IndexError:
-        # tinygrad raises its own error
-        return None
+        return None  # tinygrad raises its own error
     return chosen.tobytes()
 
 
 def _is_plain(index: Any) -> bool:
     if isinstance(index, (list, tuple)):
-        # lists of integers, at any depth
         return len(index) > 0 and all(isinstance(one, (int, list, tuple)) and _is_plain(one) for one in index)
     if isinstance(index, slice):
         return all(one is None or _is_integer(one) for one in (index.start, index.stop, index.step))

@@ -18,15 +18,13 @@ from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import WRITES
 
 UOp = Any
-# in 0.12 each device has a BUFFER of its own
-MEMORY = {"BUFFER", "MSTACK"}
+MEMORY = {"BUFFER", "MSTACK"}  # in 0.12 each device has a BUFFER of its own
 # CONTIGUOUS of memory may be the memory itself, as in numpy
 VIEWS = SHARDED | {"RESHAPE", "EXPAND", "PERMUTE", "SHRINK", "FLIP", "BITCAST", "DETACH", "CONTIGUOUS"}
 VIEWS |= {"AFTER", "ASSIGN"}
 
 
-# compared by identity: each write has its own
-@dataclass(eq=False)
+@dataclass(eq=False)  # compared by identity: each write has its own
 class Origin:
     """A write that the program asks for: its report if it gets lost, whether it moves the counter of random numbers,
     whether a schedule has had it, or it is lost, and whether it is not reported as lost any more."""
@@ -47,8 +45,7 @@ class Writes:
     def __init__(self) -> None:
         self.origins: weakref.WeakKeyDictionary[UOp, Origin] = weakref.WeakKeyDictionary()
         self.pending: weakref.WeakSet[UOp] = weakref.WeakSet()
-        # writes with other values, and their origins
-        self.made: list[tuple[UOp, Origin]] = []
+        self.made: list[tuple[UOp, Origin]] = []  # writes with other values, and their origins
 
     def origins_of(self, nodes: Iterable[UOp]) -> list[Origin]:
         return [self.origins[u] for u in nodes if u in self.origins]
@@ -83,8 +80,7 @@ class Writes:
         # a node as a value, and as the memory that a write changes or that comes after writes
         values: dict[UOp, UOp] = {}
         places: dict[UOp, UOp] = {}
-        # the writes that memory comes after
-        before: dict[UOp, frozenset[Origin | None]] = {}
+        before: dict[UOp, frozenset[Origin | None]] = {}  # the writes that memory comes after
         for u in root.toposort():
             values[u], places[u], before[u] = old.get(u, u), u, frozenset()
             if not u.src or u.op.name == "BUFFER":
@@ -116,13 +112,11 @@ class Writes:
         """Returns the lost writes, each once. `pending` must come before a graph with these `nodes`."""
         if not self.pending:
             return []
-        # a Tensor may have another write to the buffer
-        awaited = {None, *(list_awaited() if pending else ())}
+        awaited = {None, *(list_awaited() if pending else ())}  # a Tensor may have another write to the buffer
         writes = [u for u in self.origins if u in pending and buffer_under(u.src[0]) not in awaited]
         lost = [origin for origin in dict.fromkeys(self.origins[u] for u in writes) if not origin.is_reported]
         written = {buffer for buffer, _ in list_writes(nodes)}
-        # what another write follows is no finding
-        replaced = [u for u in self.pending if buffer_under(u.src[0]) in written]
+        replaced = [u for u in self.pending if buffer_under(u.src[0]) in written]  # no finding
         for origin in (*lost, *self.origins_of(replaced)):
             origin.is_reported = True
         return [origin.report for origin in lost if origin.report is not None]
@@ -135,8 +129,7 @@ class Writes:
             self.pending.add(self.rebuild(write, replaced, made))
         self.note_made()
         yield
-        # until here, nothing else holds the new writes
-        made.clear()
+        made.clear()  # until here, nothing else holds the new writes
 
 
 def describe_write(target: UOp) -> LostWrite:

@@ -36,27 +36,23 @@ _SCHEDULING = frozenset(
 _LOWERING = frozenset({"get_program", "to_program", "do_to_program"})
 _WRAPPERS = frozenset({"wrap_profile_matches", "quietly", "wrapper", "_wrapper", "__wrapper"})
 """Functions around other functions."""
-_MATCHING = "PatternMatcher.rewrite"
-"""The function that tries the rules of a matcher."""
+_MATCHING = "PatternMatcher.rewrite"  # the function that tries the rules of a matcher
 _NAMED = re.compile(r"graph_rewrite\(.*\bname=\"([^\"]+)\"")
 _MOST_OPERANDS = 4
-_SEARCHED = 2
-"""So many innermost functions are searched for nodes in their variables."""
-_VIEWS = RESHAPING | {"AFTER", "INDEX", "STORE", "END", *STAGE_OPS}
-"""These ops only read a value, or store it."""
+_SEARCHED = 2  # so many innermost functions are searched for nodes in their variables
+_VIEWS = RESHAPING | {"AFTER", "INDEX", "STORE", "END", *STAGE_OPS}  # these ops only read a value, or store it
 
 
 @dataclass(eq=False)
 class KnownNodes:
-    """The nodes of one run of a pass, for the schedule `schedule`; without arguments nothing is known. `ids` are the
-    nodes' own ids. `held` maps a BUFFER to the node whose value it has, `following` a UOp to the UOp that rewrites made
-    it from. `asts` are the ASTs of the compute kernels."""
+    """The nodes of a run of a pass, for schedule number `schedule`; nothing is known without arguments. `held` maps a
+    BUFFER to the node whose value it has, `following` a UOp to the UOp that rewrites made it from."""
 
     schedule: int | None = None
     ids: Mapping[UOp, int] = field(default_factory=dict)
     held: Mapping[UOp, UOp] = field(default_factory=dict)
     following: Mapping[UOp, UOp] = field(default_factory=dict)
-    asts: Sequence[UOp] = ()
+    asts: Sequence[UOp] = ()  # of the compute kernels
 
     def __post_init__(self) -> None:
         self._by_tag = {tag: u for u in self.ids for tag in _tags_of(u)}
@@ -91,8 +87,7 @@ def read_nodes(recorder: Any) -> KnownNodes:
 
 
 def list_known(number: int, passed: Any, origin: Mapping[UOp, UOp]) -> KnownNodes:
-    """Returns the nodes of schedule `number`. `passed` is None if tinygrad refused the graph before the pass saw it;
-    `origin` maps a UOp to the UOp that rewrites made it from."""
+    """Returns the nodes of schedule `number`. `passed` is None if the graph was refused; `origin`: see `following`."""
     from vmapdbg.child.capture.view import PassView
 
     if passed is None:
@@ -240,8 +235,7 @@ def _explain_rewriting(error: BaseException, ours: Frames) -> endless.Explanatio
         return None
     if "seen" in values and "fixed_point" in str(error):
         return endless.explain_endless(endless.Endless(values["self"], growing=values["n"]))
-    # the end of a stack that only grows
-    last = list(values["stack"])[-2 * endless.MOST_STEPS :]
+    last = list(values["stack"])[-2 * endless.MOST_STEPS :]  # the end of a stack that only grows
     return endless.explain_chain(values["self"], [(node, made) for node, stage, made in last if stage == 2])
 
 

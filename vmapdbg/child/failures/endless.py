@@ -1,8 +1,6 @@
-"""Rewrites of tinygrad that never end: finds and stops them, and names the rules that cause them.
-
-tinygrad's loop takes an entry (node, stage, result so far) off a stack, and puts it back if it must wait for another
-node. If every entry waits, and some wait in a circle, the rewrite never ends. The state of the loop decides, not time.
-"""
+"""Finds and stops rewrites of tinygrad that never end, and names the rules that cause them. tinygrad's loop takes an
+entry (node, stage, result so far) off a stack, and puts it back if it must wait for another node. If every entry waits,
+and some wait in a circle, the rewrite never ends. The state of the loop decides, not time."""
 
 from __future__ import annotations
 
@@ -32,8 +30,7 @@ MOST_REWRITES = 20_000
 """If rules rewrite one node more often, the rewrite never ends."""
 MOST_STEPS = 64
 """How many rewrites of one node are checked, to find which rules alternate."""
-_PERIOD = 0.3
-"""Seconds between two looks of the watcher."""
+_PERIOD = 0.3  # seconds between two looks of the watcher
 
 
 @dataclass(frozen=True)
@@ -69,8 +66,7 @@ def find_frame(frame: FrameType | None, *functions: str) -> FrameType | None:
 
 
 def find_endless(frame: FrameType) -> Endless | None:
-    """Returns why the loop of a frame never ends, None if it may end. The loop may be running in another thread: if
-    entries wait, the same entries must wait at a second look."""
+    """Returns why a frame's loop never ends, None if it may: entries must wait twice, as another thread may run it."""
     # a copy: since Python 3.13 the original follows the frame
     values = dict(frame.f_locals)
     context, stack = values.get("self"), values.get("stack")
@@ -81,8 +77,7 @@ def find_endless(frame: FrameType) -> Endless | None:
     done: Mapping[UOp, UOp] = context.replace
     entries: list[Entry] = [*stack]
     if {"n", "stage", "new_n"} <= values.keys():
-        # the loop took this entry off the stack
-        entries.append((values["n"], values["stage"], values["new_n"]))
+        entries.append((values["n"], values["stage"], values["new_n"]))  # the loop took this entry off the stack
     if not all(find_missing(entry, done) is not None for entry in entries) or not find_circles(entries, done):
         return None
     return Endless(context, tuple(dict.fromkeys(entries)))
@@ -140,8 +135,7 @@ class Watcher:
             if loop is not None and found is not None and (found.growing is not None or found.is_same(suspected)):
                 self._stop_rewrite(found, loop)
                 found = None
-            # keep nothing of a rewrite that has ended
-            suspected, found, loop = found, None, None
+            suspected, found, loop = found, None, None  # keep nothing of a rewrite that has ended
 
     def _stop_rewrite(self, found: Endless, loop: FrameType) -> None:
         if self.ends is not None:
@@ -157,8 +151,7 @@ def explain_endless(found: Endless) -> Explanation:
     """Explains an endless rewrite by its circle of waiting nodes, or by the rules that rewrite one node."""
     context = found.context
     if not found.waiting:
-        # the results of bottom-up rules, one after the other
-        chain: list[tuple[UOp, UOp]] = []
+        chain: list[tuple[UOp, UOp]] = []  # the results of bottom-up rules, one after the other
         node = found.growing
         while len(chain) < MOST_STEPS and (made := context.bpm_cache.get(node)) is not None:
             chain.append((node, made))
@@ -187,8 +180,8 @@ def explain_chain(context: Any, made: list[tuple[UOp, UOp]]) -> Explanation:
         steps.append(_explain_step(context, node, result, (context.pm, context.bpm)))
         if result in first:
             return "repeats", tuple(steps[first[result] :]), len(context.replace)
-    # up to the step where the rules start again
     rules = [step.rule for step in steps]
+    # up to the step where the rules start again
     period = next((n for n in range(1, len(rules)) if rules[n:] == rules[:-n]), len(rules))
     return "grows", tuple(steps[:period]), len(context.replace)
 
@@ -206,8 +199,7 @@ def find_rule(context: Any, matchers: Sequence[Any], node: UOp, fits: Callable[[
 
 def _explain_step(context: Any, node: UOp, made: UOp, matchers: Sequence[Any]) -> RewriteStep:
     if made is node:
-        # only its sources were replaced
-        return RewriteStep(name_uop(node), None, None)
+        return RewriteStep(name_uop(node), None, None)  # only its sources were replaced
     place = find_rule(context, matchers, node, lambda answer: answer is made)
     added = tuple(name_uop(source) for source in made.src if source not in node.src)
     return RewriteStep(name_uop(node), name_uop(made), place, added)

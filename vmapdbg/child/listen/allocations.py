@@ -25,9 +25,8 @@ Place = tuple[int, int]
 
 @dataclass(eq=False)
 class Value:
-    """What has memory from tick `start` until tick `end` (excluded): a Buffer, or what tinygrad's planner put in a part
-    of the Buffer `arena`. `buffer` is a weak reference to the Buffer. Launches in `used` use it, in `written` write it;
-    `reads` maps the tick at which Python reads it to the user's line."""
+    """What has memory from tick `start` to `end` (excluded): a Buffer, or what the planner put in the Buffer `arena`.
+    `buffer` is a weak reference. `used`, `written`: launches; `reads`: tick of a read by Python -> user's line."""
 
     buffer: Any
     bytes: int
@@ -42,8 +41,7 @@ class Value:
     used: list[MemoryLaunch] = field(default_factory=list["MemoryLaunch"])
     written: list[MemoryLaunch] = field(default_factory=list["MemoryLaunch"])
     reads: dict[int, str | None] = field(default_factory=dict[int, str | None])
-    # whether it was used as a view of it (True), and as a whole (False)
-    used_as_view: set[bool] = field(default_factory=set[bool])
+    used_as_view: set[bool] = field(default_factory=set[bool])  # True: a view; False: the whole
 
     @property
     def is_shared(self) -> bool:
@@ -105,9 +103,8 @@ class MemoryPart:
 
 
 class Allocations:
-    """All memory that tinygrad allocates, by its own counter `GlobalCounters.mem_used`, on all devices together. The
-    run's clock ticks when the counter changes, for each launch, and if Python reads a buffer; `levels` has the counter
-    after each tick. Without a recorder nothing else is kept."""
+    """All memory that tinygrad allocates, on all devices: `GlobalCounters.mem_used`. The clock ticks when it changes,
+    at each launch, and if Python reads a buffer; `levels` has it after each tick. Without a recorder that is all."""
 
     def __init__(self, recorder: Recorder | None) -> None:
         self.recorder = recorder
@@ -115,11 +112,9 @@ class Allocations:
         self.values: list[Value] = []
         self.launches: list[MemoryLaunch] = []
         self.parts: list[MemoryPart] = []
-        # id of a Buffer -> its value, while it has memory
-        self._alive: dict[int, Value] = {}
+        self._alive: dict[int, Value] = {}  # id of a Buffer -> its value, while it has memory
         self._counters: Any = None
-        # how many recorded schedules have run
-        self._schedules = 0
+        self._schedules = 0  # how many recorded schedules have run
         # the schedule that runs, or ran last, and the places of its launches
         self._running, self._places = MemoryPart("", None, 0, 0), list[Place | None]()
         # AST and place of the launches that TinyJit captures
@@ -143,8 +138,7 @@ class Allocations:
             changes.wrap(Buffer, "allocate", self.on_allocate, "self", "opaque", "external_ptr")
             if self.recorder is not None:
                 changes.wrap(Buffer, "deallocate", self.on_free, "self")
-                # 0.13 renamed it
-                read = "as_memoryview" if hasattr(Buffer, "as_memoryview") else "as_buffer"
+                read = "as_memoryview" if hasattr(Buffer, "as_memoryview") else "as_buffer"  # 0.13 renamed it
                 changes.wrap(Buffer, read, self.on_read, *inspect.signature(getattr(Buffer, read)).parameters)
         self.levels.append(GlobalCounters.mem_used)
         if self.recorder is not None:
@@ -216,8 +210,7 @@ class Allocations:
         self._running.end = len(self.levels)
 
     def _find_places(self, asts: Sequence[Any]) -> list[Place | None]:
-        """Returns the places of launches that run, or that TinyJit captures, in the schedules that were recorded since
-        the last call; None if unknown."""
+        """Returns places of launches that run or are captured, in schedules since the last call; None: unknown."""
         assert self.recorder is not None, "launches are matched with the recorded schedules"
         new = enumerate(self.recorder.schedules[self._schedules :], self._schedules)
         passes = [(number, one.passed) for number, one in new if one.passed is not None]
@@ -294,5 +287,4 @@ def _place_captured(asts: Sequence[Any], known: Iterable[tuple[Any, Place | None
     placed = [(_find_kernel(ast), place) for ast, place in known if ast.op.name != "BUFFER_VIEW"]
     if len(placed) == len(asts):
         return [place for _, place in placed]
-    # prune=True leaves out some
-    return match_launches(list(map(_find_kernel, asts)), placed)
+    return match_launches(list(map(_find_kernel, asts)), placed)  # prune=True leaves out some

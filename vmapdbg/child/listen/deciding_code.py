@@ -1,6 +1,5 @@
-"""The code of tinygrad's deciding modules with tests that keep what they see (`decisions.py`). It is made once, and
-kept in the tool's cache, one file for each module: to parse and to rewrite the modules takes a tenth of a small run.
-A .pyc would be loaded by the next process that imports tinygrad, with the tool or without."""
+"""The code of tinygrad's deciding modules with tests that keep what they see (`decisions.py`), in a cache of the tool,
+one file a module: making it takes a tenth of a small run. A process without the tool would load a .pyc, too."""
 
 from __future__ import annotations
 

@@ -3,10 +3,8 @@ the tests keep what they see, and a decision is read off the frame of its functi
 
     if len(consumer_rngs) > 1:      becomes      if (p := None) or (t := len((p := consumer_rngs)) > 1):
 
-A test keeps each of its parts in a local variable of the function when it evaluates the part: nothing is evaluated
-twice, nothing is called, and the test means the same. The answer of a rule goes through one call. Line numbers stay,
-and no .pyc is written, so a tinygrad that is imported without this is as before.
-"""
+A test keeps its parts in local variables as it evaluates them: nothing is evaluated twice or called, its meaning and
+its line stay. A rule's answer goes through one call. No .pyc is written, so other imports of tinygrad are as before."""
 
 from __future__ import annotations
 
@@ -27,35 +25,28 @@ from vmapdbg.model.ops import STAGE_OPS
 RETURNED = "__vmapdbg_returned__"
 Function = ast.FunctionDef | ast.Lambda
 Kind = Literal["realizes", "rule", "stores", "makes", "places", "returns"]
-# the kinds of functions that report all of their answers
-RULES: frozenset[Kind] = frozenset({"rule", "stores", "returns"})
+RULES: frozenset[Kind] = frozenset({"rule", "stores", "returns"})  # they report all of their answers
 _MAKES_MEMORY = frozenset({"bufferize", "store", "after", "contiguous"})
-# names whose attributes are constants: they say nothing about the case
-_CONSTANT_BASES = frozenset({"Ops", "GroupOp", "dtypes", "AddrSpace", "AxisType"})
+_CONSTANT_BASES = frozenset({"Ops", "GroupOp", "dtypes", "AddrSpace", "AxisType"})  # their attributes are constants
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 _PLAIN = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset, type(None))
-# the line of each test before a statement, and whether the test must hold
-Path = tuple[tuple[int, bool], ...]
+Path = tuple[tuple[int, bool], ...]  # the line of each test before a statement, and whether the test must hold
 
 
 # *** which functions decide
 
 
 def find_deciding(tree: ast.Module) -> dict[Function, Kind]:
-    """Returns the deciding functions and lambdas of a module. They are chosen by what they do in the source, so that a
-    renamed or a new function is found, too:
+    """Returns the deciding functions and lambdas of a module. They are chosen by what they do, also if renamed:
 
     - it *realizes*: it writes to a realize map (an attribute or a name that ends in `realize_map`, or the context of a
       rule in a module with a realize map);
     - it is *a rule* about buffers: a pattern of a PatternMatcher names the buffer op (BUFFERIZE, STAGE), and its action
       is the function or calls it;
     - it *stores* buffers: such a rule that calls `.store(...)`;
-    - it *makes* buffers later: any other rule that calls `.bufferize(...)`. It runs for every node, so only its answers
-      are looked at, not its tests;
+    - it *makes* buffers later: any other rule with `.bufferize(...)`. It runs for every node, so only answers count;
     - it *places* buffers: any other function that calls `.bufferize(...)`;
-    - it *returns* memory: any other rule that calls `.store(...)`, `.after(...)` or `.contiguous()`. What it returns
-      says whether it decides.
-    """
+    - it *returns* memory: any other rule with `.store()`, `.after()` or `.contiguous()`, if its answer decides."""
     statements = [s for top in tree.body for s in (top, *(top.body if isinstance(top, ast.ClassDef) else ()))]
     functions = {s.name: s for s in statements if isinstance(s, ast.FunctionDef)}
     attributes = {name: {n.attr for n in ast.walk(f) if isinstance(n, ast.Attribute)} for name, f in functions.items()}
@@ -208,8 +199,7 @@ class Deciding:
         keeper = PartKeeper(test)
         kept = self.tests[test.lineno] = Test(test.lineno, ast.unparse(test), keeper.names, in_loop)
         if self.kind == "makes":
-            # it runs for every node
-            return test
+            return test  # it runs for every node
         outcome = ast.NamedExpr(ast.Name(kept.outcome, ast.Store()), keeper.visit(test))
         if not keeper.names:
             return ast.copy_location(outcome, test)
@@ -220,8 +210,7 @@ class Deciding:
         return ast.copy_location(ast.BoolOp(ast.Or(), [reset, outcome]), test)
 
 
-# file -> (first line, name) of a function -> the function
-_known: dict[str, dict[tuple[int, str], Deciding]] = {}
+_known: dict[str, dict[tuple[int, str], Deciding]] = {}  # file -> (first line, name) of a function -> the function
 
 
 def instrument(source: str | bytes, filename: str) -> tuple[ast.Module, list[Deciding]]:
@@ -261,9 +250,8 @@ def rewrite_function(function: Function, kind: Kind) -> Deciding:
 
 
 class PartKeeper(ast.NodeTransformer):
-    """Puts the parts of a test into local variables: names, attributes and subscripts, whose value says something and
-    costs nothing; none in a comprehension or a lambda (its names are not the function's) or with a call. `names` maps
-    the text of each part to its variable."""
+    """Puts the parts of a test into local variables: names, attributes and subscripts that say something and cost
+    nothing; none with a call, or in a comprehension or lambda, which has its own names. `names`: text -> variable."""
 
     def __init__(self, test: ast.expr) -> None:
         self.line, self.names = test.lineno, dict[str, str]()
@@ -370,11 +358,9 @@ def _read_parts(test: Test, values: dict[str, Any]) -> dict[str, Any]:
         if value is None or not _is_shown(value):
             continue
         if not _is_uop(value) and hasattr(value, "value") and hasattr(value, "key"):
-            # a switch such as PCONTIG: what it is now
-            value = value.value
+            value = value.value  # a switch such as PCONTIG: what it is now
         if isinstance(value, list):
-            # it goes on to change after the test
-            value = value.copy()
+            value = value.copy()  # it goes on to change after the test
         parts[text] = value
     return parts
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from vmapdbg.install.overlay import OverlayError, load_patching
 
-# the lines of the recorder that listens now
-_missing: list[str] = []
+_missing: list[str] = []  # the lines of the recorder that listens now
 
 
 def report_to(missing: list[str]) -> None:

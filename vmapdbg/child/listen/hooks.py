@@ -22,8 +22,7 @@ from vmapdbg.child.listen.user_lines import set_internal_folders
 from vmapdbg.install.overlay import OVERLAY_PACKAGE, get_state, is_installed, overlay_dir, tinygrad_finder
 from vmapdbg.model.account import Left
 
-# the modules whose functions decide: theirs and ours
-_DECIDING = "tinygrad.schedule."
+_DECIDING = "tinygrad.schedule."  # the modules whose functions decide
 _OVERLAY_DECIDING = f"{OVERLAY_PACKAGE}.schedule.indexing"
 _OVERLAY_GRAPH, _OVERLAY_SCOPES = f"{OVERLAY_PACKAGE}._func.graph", f"{OVERLAY_PACKAGE}.schedule._scopes"
 # UOps made in these functions are followed, or are no user's; the first of a schedule begins new followed lines
@@ -47,9 +46,8 @@ def restore_modules() -> None:
 def start(
     recorder: Recorder, tensor_ready: Callable[[ModuleType], object] = lambda module: None, records: bool = True
 ) -> None:
-    """Has a recorder record every schedule from here on, with the overlay or without, unless `records` is false.
-    `tensor_ready` gets the module `tinygrad.tensor` right after it ran. Raises RuntimeError if tinygrad is imported
-    already."""
+    """Has a recorder record each schedule from here on, with the overlay or without, if `records`. `tensor_ready` gets
+    `tinygrad.tensor` right after it ran. Raises RuntimeError if tinygrad is imported already."""
     if "tinygrad" in sys.modules:
         raise RuntimeError("tinygrad is imported already: what it decides cannot be observed any more")
     # `Tensor.realize` is wrapped with code of the overlay's folder, with the overlay or without
@@ -71,8 +69,7 @@ class _Hooks:
         self._contexts: list[tuple[Any, int]] = []
         self._set_making: Callable[[bool], None] = lambda noting: None
         self._put: set[str] = set()
-        # the modules of tinygrad and of the overlay that have been looked at
-        self._modules: dict[str, ModuleType] = {}
+        self._modules: dict[str, ModuleType] = {}  # of tinygrad and the overlay, once looked at
         self._is_stopped = False
         # name -> its hook, and the part that is left out without the name; 0.14 defines the last name later
         self._hooks: dict[str, tuple[Callable[[Any], None], str]] = {
@@ -237,8 +234,7 @@ class _Hooks:
         put_after(module.IndexingContext, "__init__", lambda _, context, *args: made(context), part)
 
     def _watch_pass(self, module: ModuleType) -> None:
-        # ours reports its pass itself, when it has put its scopes in order
-        reports_itself = is_installed()
+        reports_itself = is_installed()  # ours does, when its scopes are in order
 
         def on_pass(run: Callable[..., Any], tsink: Any, *args: Any, **kwargs: Any) -> Any:
             if not reports_itself:
@@ -251,7 +247,7 @@ class _Hooks:
         put_around(module, "run_rangeify", self._on_internal, "user's lines")
 
     def _watch_created(self, creator: str, module: ModuleType) -> None:
-        # the switches that the scheduler's modules look at; the key of the schedule cache has none of them
+        # switches of the scheduler's modules; the key of the schedule cache has none of them
         for scheduler in [found for name, found in sys.modules.items() if name.startswith(_DECIDING)]:
             for switch, value in vars(scheduler).items():
                 if type(value).__name__.lstrip("_") == "ContextVar" and switch not in _NO_DECISION:
@@ -290,5 +286,4 @@ class _Hooks:
             if not self._quiet:
                 self._set_making(True)
                 if is_lowering:
-                    # a UOp that is kept keeps its memory, too
-                    lines.followed = {}
+                    lines.followed = {}  # a UOp that is kept keeps its memory, too

@@ -27,9 +27,8 @@ class PlannedLaunch:
 
 
 class LaunchWatcher(Protocol):
-    """Gets the launches of the schedules that `Tensor.realize` runs: a schedule begins, launch `index` runs with its
-    buffers in the order of its arguments; after it, `uops` is its linear program, empty for a copy. It fails if it
-    raises or cannot be compiled."""
+    """Gets the launches of schedules of `Tensor.realize`: a schedule begins, launch `index` runs with buffers in
+    argument order; then `uops` is its linear program (empty: a copy). It fails if it raises or cannot be compiled."""
 
     def begins(self, steps: Sequence[PlannedLaunch]) -> None: ...
     def before(self, index: int, buffers: Sequence[Any]) -> None: ...
@@ -96,8 +95,7 @@ def watch_calls(changes: Any, realize: Any, around: Callable[..., Any], part: st
     """Calls `around` with the function that runs a CALL of a LINEAR, for each (0.13 on)."""
     from tinygrad.uop.ops import PatternMatcher
 
-    # several parts of the tool may watch
-    kind = Watched if isinstance(realize.pm_exec, Watched) else PatternMatcher
+    kind = Watched if isinstance(realize.pm_exec, Watched) else PatternMatcher  # several parts of the tool may watch
     changes.replace_value(realize, "pm_exec", kind, lambda stock: Watched(stock, around, part))
 
 
@@ -106,11 +104,10 @@ class _ExecItems:
 
     def __init__(self, changes: Any, tensor_module: ModuleType, realize: ModuleType, watcher: LaunchWatcher):
         self.watcher = watcher
-        # the items of the schedule that runs which are not taken yet, and how many there were
+        # items of the running schedule that are not taken yet, and how many there were
         self.schedule: list[Any] = []
         self.count = 0
-        # the index of the last launch
-        self.last = -1
+        self.last = -1  # the index of the last launch
         run_parameters = ("self", "_var_vals", "wait", "jit", "do_update_stats")
         changes.wrap(tensor_module, "run_schedule", self.on_schedule, "schedule", "var_vals", "do_update_stats")
         changes.wrap(vars(realize)["ExecItem"], "run", self.on_run, *run_parameters)
@@ -151,14 +148,12 @@ class _Calls:
 
     def __init__(self, changes: Any, tensor_module: ModuleType, realize: ModuleType, watcher: LaunchWatcher):
         self.watcher = watcher
-        # the number of the next launch of the schedule that runs, None if no schedule runs
-        self.next: int | None = None
+        self.next: int | None = None  # number of the next launch, None if no schedule runs
         self.list_arguments = _find_resolver(changes, realize)
         # commits without `resolve_params` compile a SINK when they run it
         self.compile = None if hasattr(realize, "resolve_params") else getattr(realize, "get_runner", None)
-        # what follows these has changed often
         parameters = inspect.signature(realize.run_linear).parameters
-        first = ("linear", "var_vals")
+        first = ("linear", "var_vals")  # the parameters after these have changed often
         changes.wrap(tensor_module, "run_linear", self.on_linear, *first, *[p for p in parameters if p not in first])
         watch_calls(changes, realize, self.on_call, "launches")
 
@@ -177,17 +172,15 @@ class _Calls:
         # to read a buffer is a copy, which 0.14 runs in the same way
         index, self.next = self.next, None
         try:
-            # other calls make their own buffers
             program = call.src[0]
             is_sink = self.compile is not None and program.op.name in {"SINK", "BEAM"}
             if program.op.name not in {"PROGRAM", "COPY"} and not is_sink:
-                return run(call, context)
+                return run(call, context)  # other calls make their own buffers
             buffers = [u.buffer for u in self.list_arguments(call, context)]
             self.watcher.before(index, buffers)
             result = run(call, context)
             if is_sink and self.compile is not None:
-                # it is in tinygrad's cache
-                program = self.compile(getattr(buffers[0], "bufs", buffers)[0].device, program)
+                program = self.compile(getattr(buffers[0], "bufs", buffers)[0].device, program)  # from tinygrad's cache
             self.watcher.after(index, buffers, _linear_of(program))
             return result
         except BaseException:
@@ -200,8 +193,7 @@ class _Calls:
 def _find_resolver(changes: Any, realize: ModuleType) -> Callable[[UOp, Any], list[UOp]]:
     stock: Any = getattr(realize, "resolve_params", None)
     if stock is None:
-        # in April 2026 the CALL had them itself
-        return lambda call, context: [u for u in call.src[1:] if u.op.name != "BIND"]
+        return lambda call, context: [u for u in call.src[1:] if u.op.name != "BIND"]  # in April 2026
     # some commits give it the context
     if "ctx" in inspect.signature(stock).parameters:
         changes.expect(realize, "resolve_params", "ctx", "call")

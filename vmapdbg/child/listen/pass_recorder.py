@@ -77,8 +77,7 @@ class PassRecorder:
             return False
         stage, record = known
         if function.kind == "stores":
-            # a LOCAL buffer is stored inside its kernel, when that is lowered
-            outcome = "stored"
+            outcome = "stored"  # LOCAL: inside its kernel, when that is lowered
             record.stored = True
             if answer is not None and record.node is not None:
                 record.buffer = memory_of(answer)
@@ -107,8 +106,7 @@ class PassRecorder:
         if value.op is not stage.op:
             return "removed"
         if value.arg is not stage.arg and self.buffer_of(value) is not None:
-            # a buffer that was there before
-            return "removed"
+            return "removed"  # a buffer that was there before
         if value.src == stage.src and value.arg == stage.arg:
             return "same"
         self._buffers.setdefault(value.arg, record)
@@ -150,8 +148,7 @@ class PassRecorder:
             value = find_under(made, {"END"})
             indices = [s for s in (value, *value.src) if s.op.name == "INDEX"]
             if indices and len(outs) == len(node._shape or ()) * is_index:
-                # a STORE has its value last
-                self.record.range_map.setdefault(node, (indices[-1].src[1:], outs))
+                self.record.range_map.setdefault(node, (indices[-1].src[1:], outs))  # a STORE has its value last
 
     def _note_made(self, frame: FrameType, line: int, answer: UOp | None) -> None:
         """Notes the buffers that a rule put between an op and its sources."""
@@ -182,16 +179,14 @@ class PassRecorder:
             while inner and inner[0][0] <= number:
                 unknown += self._follow(inner.pop(0)[1])
             if old.op is stage:
-                # when the pass makes a buffer, its source is still the node itself
-                node = old.src[0]
+                node = old.src[0]  # when the pass makes a buffer: still the node itself
                 if self.record.is_derived:
                     node = origin.get(node, origin.get(old))
                 known, ranged = self.buffer_of(old), find_under(new, {"RESHAPE"})
                 if known is None and node in self.record.toposort:
                     self._add_buffer(BufferRecord(node, new if new.op is stage else old))
                 elif known is not None and self.record.is_derived and ranged.op is stage and not known.stage.src[1:]:
-                    # it was placed before there were ranges
-                    known.stage = ranged
+                    known.stage = ranged  # it was placed before there were ranges
             elif old.op is end and old not in origin and old.src[0] in origin:
                 origin[old] = origin[old.src[0]]
             unknown += self._follow([(old, new)])
@@ -241,9 +236,8 @@ class PassRecorder:
 
 
 class RecordingMap(dict[Any, Any]):
-    """A realize map: node -> the axes that are realized, None for all. It reports each change with its frame. Forced
-    nodes are in it from the start. It ignores a rule that asks for all axes of a released node; the pass itself may
-    still realize some."""
+    """A realize map: node -> realized axes (None: all). It reports each change with its frame. Forced nodes are in it
+    from the start. It ignores a rule that asks for all axes of a released node; the pass may still realize some."""
 
     def __init__(self, recorder: PassRecorder) -> None:
         super().__init__(dict.fromkeys(recorder.record.forced))
@@ -252,7 +246,7 @@ class RecordingMap(dict[Any, Any]):
     def _put(self, node: UOp, axes: Axes, frame: FrameType) -> None:
         if axes is None and node in self._recorder.record.released:
             return
-        # to list the axes of a node that is there with all of them decides nothing
+        # to list axes of a node that has all of them decides nothing
         if axes is None or self.get(node, ()) is not None:
             self._recorder.node_put(node, axes, frame)
         super().__setitem__(node, axes)
@@ -275,9 +269,8 @@ def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
 
 
 def find_ambient(toposort: Iterable[UOp], scope_ranges: frozenset[UOp]) -> dict[UOp, tuple[UOp, ...]]:
-    """Maps a node to the RANGEs of vmap scopes that its value depends on, outer loops first. It depends on the RANGEs
-    of its sources, without the RANGEs that end at it. `UOp.ranges` is the same if tinygrad itself ends the RANGEs of a
-    VMAPOUT."""
+    """Maps a node to the RANGEs of vmap scopes that its value depends on, outer first: the RANGEs of its sources
+    without the RANGEs that end at it. `UOp.ranges` is the same if tinygrad itself ends the RANGEs of a VMAPOUT."""
     found: dict[UOp, tuple[UOp, ...]] = {}
     for u in toposort if scope_ranges else ():
         inside = {r for s in u.src for r in found.get(s, ())}

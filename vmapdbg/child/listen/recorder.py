@@ -29,19 +29,15 @@ class Recorder:
         self.choose: Callable[[PassRecord, int], str | None] = lambda passed, schedule: None
         self.schedules: list[ScheduleRecord] = []
         self.missing: list[str] = []
-        # with the overlay a part that cannot be observed is an error: the release is known
-        self.is_strict = False
+        self.is_strict = False  # with the overlay a part that cannot be observed is an error: the release is known
         self.lines = UserLines()
         self.tally = Tally(self.mark, self.count_since)
-        # the scheduler's switches, each with a `value`
-        self.switches: dict[str, Any] = {}
+        self.switches: dict[str, Any] = {}  # the scheduler's switches, each with a `value`
         self._by_key: dict[bytes, PassRecord] = {}
         self._pass: PassRecorder | None = None
-        # the last graph of a schedule whose pass did not begin yet
-        self._graph: UOp = None
+        self._graph: UOp = None  # the last graph of a schedule whose pass did not begin yet
         self._unsplit: dict[UOp, Any] = {}
-        # nothing is recorded but the user's lines, as while the overlay only tries something out
-        self.is_paused = False
+        self.is_paused = False  # only the user's lines are recorded, as while the overlay tries something out
 
     def mark(self) -> int:
         """Returns a place among the schedules, for `count_since`."""
@@ -131,14 +127,12 @@ class Recorder:
         if self.is_paused:
             return
         if self._pass is not None and self._pass.record.is_derived:
-            # the function of the pass is known after all
-            self.schedules[-1].passed = None
+            self.schedules[-1].passed = None  # the function of the pass is known after all
         passed.settings = self._read_settings()
         passed.ambient = find_ambient(passed.toposort, passed.scope_ranges)
         passed.origins = self.lines.find_origins(passed.toposort, passed.consumers)
         if not self.schedules or self.schedules[-1].cached or self.schedules[-1].passed is not None:
-            # with its cache switched off, tinygrad does not look a schedule up
-            self.schedules.append(ScheduleRecord(find_user_line(), b""))
+            self.schedules.append(ScheduleRecord(find_user_line(), b""))  # without its cache, tinygrad looks nothing up
         self.schedules[-1].passed = passed
         self._by_key[self.schedules[-1].key] = passed
         self._pass = PassRecorder(passed)
@@ -158,8 +152,7 @@ class Recorder:
     def pass_ends(self) -> None:
         """The rangeify pass is done: its buffers are made, and none is removed yet."""
         if self.current is not None:
-            # the rewrites that follow go on to add to it
-            self.current.record.range_map = dict(self.current.record.range_map)
+            self.current.record.range_map = dict(self.current.record.range_map)  # later rewrites add to it
 
     def returned(self, line: int, answer: Any) -> Any:
         """A rule about buffers returns `answer` on a line. Returns it, or None if it would remove a forced buffer."""
@@ -236,8 +229,7 @@ class Recorder:
 
     def split_left_out(self, reduce: UOp, whole: Any) -> None:
         """Stock would make two kernels of `reduce` in the next pass: `whole` has its gather axes and stock's shapes."""
-        # tinygrad looks again at the two parts of a reduce: the first report is about the reduce that stock splits
-        self._unsplit.setdefault(reduce, whole)
+        self._unsplit.setdefault(reduce, whole)  # the first report is of the reduce, later ones are of its two parts
 
     @guard.leaving_out("what the overlay decided about buffers")
     def removal_decided(self, buffer: UOp, index: UOp, result: UOp | None, rule: str, numbers: dict[str, Any]) -> None:

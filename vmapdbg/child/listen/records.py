@@ -56,8 +56,7 @@ class Verdict:
     stage: UOp
     reader: UOp | None
     decision: DecisionRecord | None = None
-    # a rule of the overlay, with its numbers
-    rule: str = ""
+    rule: str = ""  # a rule of the overlay, with its numbers
     numbers: dict[str, int | float | str] = field(default_factory=dict)
 
 
@@ -75,8 +74,7 @@ class BufferRecord:
     readers: dict[tuple[UOp, UOp], None] = field(default_factory=dict)
     stored: bool = False
     buffer: UOp | None = None
-    # the ranges that are still open after its store
-    left_open: tuple[UOp, ...] = ()
+    left_open: tuple[UOp, ...] = ()  # the ranges that are still open after its store
 
 
 @dataclass(frozen=True)
@@ -97,8 +95,7 @@ class Launch:
 
 
 def group_launches(launches: Sequence[Launch]) -> list[list[int]]:
-    """Returns the numbers of launches in groups: a group runs one kernel on the same buffers, and only the value of a
-    variable differs, as in the steps of an OUTER range."""
+    """Groups the numbers of launches that differ only in a variable's value, as in the steps of an OUTER range."""
     groups: dict[Any, list[int]] = {}
     for number, launch in enumerate(launches):
         place = None if launch.variables else number
@@ -125,8 +122,7 @@ def number_kernels(launches: Sequence[Launch]) -> list[int | None]:
     return found
 
 
-# compared by identity: a pass has one record
-@dataclass(eq=False)
+@dataclass(eq=False)  # compared by identity: a pass has one record
 class PassRecord:
     """One run of the rangeify pass and what followed. `settings` are the scheduler's switches at that time. If it
     `is_derived`, no function of the scheduler is known: all is read off the rewrites of the graph and their rules.
@@ -140,24 +136,18 @@ class PassRecord:
     buffers: list[BufferRecord] = field(default_factory=list)
     kernels: list[Launch] = field(default_factory=list)
     end: Literal["", "scheduled", "failed"] = ""
-    # BUFFER or PARAM UOp -> the node it holds
-    held: dict[UOp, UOp] = field(default_factory=dict)
-    # node -> user's line and method, its own or its neighbours'
-    origins: dict[UOp, Origin] = field(default_factory=dict)
+    held: dict[UOp, UOp] = field(default_factory=dict)  # BUFFER or PARAM UOp -> the node it holds
+    origins: dict[UOp, Origin] = field(default_factory=dict)  # node -> user's line and method, or its neighbours'
     settings: dict[str, Any] = field(default_factory=dict)
     is_derived: bool = False
-    # decided by the job, not by tinygrad: put in as realize points, and let go
-    forced: frozenset[UOp] = frozenset()
-    released: frozenset[UOp] = frozenset()
+    forced: frozenset[UOp] = frozenset()  # put in as realize points by the job, not by tinygrad
+    released: frozenset[UOp] = frozenset()  # let go by the job
     # the RANGEs of vmap scopes, and node -> the RANGEs of scopes that its value depends on
     scope_ranges: frozenset[UOp] = frozenset()
     ambient: dict[UOp, tuple[UOp, ...]] = field(default_factory=dict)
-    # the pass's own map of ambient ranges; None if it has no such map
-    vmap_map: dict[UOp, tuple[UOp, ...]] | None = None
-    # a loop over a scope's RANGE while the pass ran -> that RANGE
-    loops: dict[UOp, UOp] = field(default_factory=dict)
-    # node -> why a fusion was refused there: its `patch`, `rule` and `numbers`
-    refusals: dict[UOp, Any] = field(default_factory=dict)
+    vmap_map: dict[UOp, tuple[UOp, ...]] | None = None  # the pass's own map of ambient ranges, if any
+    loops: dict[UOp, UOp] = field(default_factory=dict)  # loop over a scope's RANGE during the pass -> RANGE
+    refusals: dict[UOp, Any] = field(default_factory=dict)  # node -> `patch`, `rule`, `numbers` of a refused fusion
     # reduce that stock would split -> the axes of a gather, and the shapes of stock's way
     unsplit: dict[UOp, Any] = field(default_factory=dict)
 
@@ -173,8 +163,7 @@ class ScheduleRecord:
     cached: bool = False
     not_in_key: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     passed: PassRecord | None = None
-    # the realized values, if the job asks for values
-    outputs: list[Output] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)  # the realized values, if the job asks for values
 
 
 def find_passes(schedules: Iterable[ScheduleRecord]) -> list[PassRecord]:

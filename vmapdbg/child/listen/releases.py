@@ -81,8 +81,7 @@ def list_launches(graph: UOp, created: Any) -> list[Launch]:
     for call in created.src:
         ast, *buffers = call.src
         if ast.op.name == "SINK" and ast.arg is None:
-            # a graph of tensors, as an all-reduce is in 0.13: it gets a schedule of its own next
-            continue
+            continue  # a graph of tensors, as an all-reduce in 0.13: it gets its own schedule next
         # from 0.14 on a SINK that stores what it loads from another device becomes a COPY when the schedule is made
         devices = {device for buffer in buffers if (device := device_of(buffer)) is not None}
         launches.append(Launch(ast, tuple(buffers), ast.op.name == "SINK" and len(devices) <= 1))
@@ -193,7 +192,7 @@ def first_element(buffer: UOp, is_stored: bool) -> UOp:
     from tinygrad.dtype import dtypes
     from tinygrad.uop.ops import UOp
 
-    # while dtypes had pointers, an index said whether it is one
+    # with dtypes of pointers, an index says whether it is one
     if "ptr" not in inspect.signature(UOp.index).parameters:
         return buffer.index(0)
     index: Any = getattr(dtypes, "index", None) or dtypes.weakint  # type: ignore[attr-defined]  # not in 0.12
@@ -209,13 +208,10 @@ def find_inputs(scheduled: UOp, leaves: Iterable[UOp]) -> dict[UOp, UOp]:
 
     pm_pre_sched_cache = getattr(schedule_module(), "pm_pre_sched_cache", None)
     if pm_pre_sched_cache is None:
-        # before there was a cache
-        return {u: u for u in leaves}
+        return {u: u for u in leaves}  # before there was a cache
     replaced: dict[UOp, UOp] = {}
     try:
-        # later it counts, too
-        graph_rewrite(scheduled, pm_pre_sched_cache, ctx=(replaced, {}, [0], [0]))
+        graph_rewrite(scheduled, pm_pre_sched_cache, ctx=(replaced, {}, [0], [0]))  # later it counts, too
     except AttributeError:
-        # before 0.12
-        graph_rewrite(scheduled, pm_pre_sched_cache, ctx=replaced)
+        graph_rewrite(scheduled, pm_pre_sched_cache, ctx=replaced)  # before 0.12
     return {new: old for old, new in replaced.items()}

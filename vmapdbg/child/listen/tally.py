@@ -18,18 +18,13 @@ class Tally:
     def __init__(self, mark: Callable[[], int], count_since: Callable[[int], int]) -> None:
         self.mark, self.count_since = mark, count_since
         self.seen: Counter[Counted] = Counter()
-        # launches of calls of `Tensor.realize` that recorded schedules have
-        self.shown = 0
+        self.shown = 0  # launches of calls of `Tensor.realize` that recorded schedules have
         self.inside = 0
-        # is called when something was counted
-        self.publish: Callable[[], None] = lambda: None
-        # whether a TinyJit with prune=True may capture now
-        self.prunes = False
-        # why something will not be compared or shown, where no schedule says it
-        self.left: list[Left] = []
-        # tinygrad's own counter of kernels and copies
-        self.counters: Any = None
-        # launches before tinygrad's counter was reset, and those that were put down already
+        self.publish: Callable[[], None] = lambda: None  # is called when something was counted
+        self.prunes = False  # whether a TinyJit with prune=True may capture now
+        self.left: list[Left] = []  # why something will not be compared or shown, where no schedule says it
+        self.counters: Any = None  # tinygrad's own counter of kernels and copies
+        # launches before tinygrad's counter was reset, and launches that were noted already
         self._before_reset = self._noted = 0
 
     def clear(self) -> None:
@@ -43,8 +38,7 @@ class Tally:
         """Returns how many kernels and copies ran since the last call."""
         counter: int = 0 if self.counters is None else self.counters.kernel_count
         ran = self._before_reset + counter
-        # the program may set the counter as it likes
-        new, self._noted = max(ran - self._noted, 0), ran
+        new, self._noted = max(ran - self._noted, 0), ran  # the program may set the counter as it likes
         return new
 
     def settle(self) -> Account:
@@ -80,8 +74,7 @@ class Tally:
             return call(tiny, *arguments, **options)
         finally:
             if self.prunes and tiny.captured is not None:
-                # the kernels that prune=True runs once only, after the last realize: replays show their results
-                self.count_launches()
+                self.count_launches()  # prune=True runs these only once, after the last realize: replays show them
             self.prunes = before
 
     def on_replay(self, replay: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

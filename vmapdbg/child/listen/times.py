@@ -20,10 +20,8 @@ from vmapdbg.child.listen.user_lines import name_function
 from vmapdbg.model.capture import Capture, Kernel, LaunchTime, MarkTime, Measured, Timing
 from vmapdbg.model.schedule_index import digest_source
 
-_REPEATS, _REPEATED_SECONDS = 8, 0.1
-"""How often a launch is repeated at most, and for how long."""
-_FEW = 4
-"""From so many launches on, the times of a kernel have a spread."""
+_REPEATS, _REPEATED_SECONDS = 8, 0.1  # how often a launch is repeated at most, and for how long
+_FEW = 4  # from so many launches on, the times of a kernel have a spread
 
 
 class Stopwatch:
@@ -33,8 +31,7 @@ class Stopwatch:
         # whether launches are repeated, and the fastest counts: other processes slow a single launch down
         self.repeats, self._overheads = repeats, list[float]()
         self.seconds: dict[str, list[float]] = {}
-        # in their order
-        self.launches: list[LaunchTime] = []
+        self.launches: list[LaunchTime] = []  # in their order
         self.devices: Counter[str] = Counter()
         # what the wall time goes into, the part of a block without the blocks in it
         self._parts: defaultdict[str, float] = defaultdict(float)
@@ -43,8 +40,7 @@ class Stopwatch:
         self._marks: dict[str, MarkTime] = {}
         self._marked: tuple[str, float] | None = None
         self._jits: list[str] = []
-        # the keys of the kernels that BEAM optimizes, None without BEAM
-        self._searched: Container[str] | None = None
+        self._searched: Container[str] | None = None  # the keys of the kernels that BEAM optimizes, None without BEAM
 
     # *** the program
 
@@ -106,8 +102,7 @@ class Stopwatch:
         ]
         with watching("times") as changes:
             if hasattr(realize, "CompiledRunner"):
-                # 0.12
-                compilers.append((realize.ExecItem, "lower"))
+                compilers.append((realize.ExecItem, "lower"))  # 0.12
                 parameters = "self", "rawbufs", "var_vals", "wait"
                 changes.wrap(realize.CompiledRunner, "__call__", self.on_runner, *parameters)
                 on_copy = functools.partial(self._run_in, "copying")
@@ -140,8 +135,7 @@ class Stopwatch:
     def on_runner(
         self, run: Callable[..., Any], runner: Any, rawbufs: Any, var_vals: Any = None, *_: Any, **__: Any
     ) -> Any:
-        # `wait` is left out: it is given here
-        can_repeat = self.repeats and _is_pure(runner.p, rawbufs)
+        can_repeat = self.repeats and _is_pure(runner.p, rawbufs)  # `wait` is left out: it is given here
         return self.on_launch(runner.p.src, runner.device, can_repeat, run, runner, rawbufs, var_vals)
 
     def on_runtime(self, find: Callable[..., Any], device: str, program: Any, *rest: Any, **options: Any) -> Any:
@@ -214,11 +208,9 @@ def _is_pure(program: Any, buffers: Sequence[Any]) -> bool:
         if hasattr(buffer, "va_addr"):
             memory.append((None, buffer.va_addr, buffer.size))
         elif hasattr(buffer, "nbytes") and hasattr(buffer, "base"):
-            # 0.12
-            memory.append((buffer.base, buffer.offset, buffer.nbytes))
+            memory.append((buffer.base, buffer.offset, buffer.nbytes))  # 0.12
         else:
-            # it may be the same memory
-            return False
+            return False  # it may be the same memory
     for number in program.outs:
         base, start, size = memory[list(program.globals).index(number)]
         # the buffer itself is one

@@ -1,6 +1,5 @@
-"""The user's line of each UOp, and the method of Tensor that is called there: noted where the UOp is made, followed
-through the rewrites before the rangeify pass. Frames and files are the user's if they are not tinygrad's, the standard
-library's or vmapdbg's."""
+"""The user's line of each UOp, and the method of Tensor called there: noted where the UOp is made, followed up to the
+rangeify pass. A frame or file is the user's if it is not tinygrad's, the standard library's or vmapdbg's."""
 
 from __future__ import annotations
 
@@ -25,12 +24,9 @@ _INSTALLED = os.path.join(_STDLIB, "site-packages") + os.sep
 # a frame with this name is an import: what a module makes at that time belongs to no line
 _IMPORT = "<frozen importlib._bootstrap>"
 
-# the attribute of a UOp with its origin; UOps have a __dict__, in which tinygrad itself keeps what it computed
-_ORIGIN = "_vmapdbg_origin"
-# what tinygrad makes of all outputs together, where the user asks for them
-_NO_LINE = frozenset({"SINK", "CALL", "FUNCTION"})
-# hash-consed: the line where such a UOp was made first says nothing about its use here
-_SHARED = frozenset({"CONST", "VCONST", "DEVICE"})
+_ORIGIN = "_vmapdbg_origin"  # an attribute of UOps: tinygrad keeps what it computed in their __dict__, too
+_NO_LINE = frozenset({"SINK", "CALL", "FUNCTION"})  # made of all outputs together, where the user asks for them
+_SHARED = frozenset({"CONST", "VCONST", "DEVICE"})  # hash-consed: the line that first made one says nothing here
 _INDEX_TYPES = ("index", "weakint")
 # methods of Tensor that are not what makes a value
 _NO_METHODS = {"__class__", "__del__", "__init__", "__new__", "__repr__", "backward", "gradient", "realize"}
@@ -41,8 +37,7 @@ _PHASES: dict[str, Phase] = {
     "Optimizer.step": "optimizer",
     "Optimizer.schedule_step": "optimizer",
 }
-# no functions to a reader
-_COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
+_COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))  # no functions to a reader
 Consumers = Mapping[UOp, Mapping[UOp, Any]]
 
 
@@ -50,12 +45,10 @@ def _find_working() -> str:
     try:
         return os.path.join(os.getcwd(), "")
     except FileNotFoundError:
-        # it has been deleted
-        return os.sep
+        return os.sep  # it has been deleted
 
 
-_WORKING = _find_working()
-"""The folder where the program was started, with a separator at the end."""
+_WORKING = _find_working()  # the folder where the program was started, with a separator at the end
 
 
 def name_function(qualified: str) -> str:
@@ -110,20 +103,16 @@ class UserLines:
     """Notes and follows the origins of UOps."""
 
     def __init__(self) -> None:
-        # UOps that rewrites of the current schedule created from the user's UOps -> origin
-        self.followed: dict[UOp, Origin] = {}
+        self.followed: dict[UOp, Origin] = {}  # UOp that a rewrite of this schedule made -> origin
         # the origin of a UOp that is made now: none while tinygrad is imported, which makes thousands
         self._find: Callable[[], Origin | None] = lambda: None
-        # the methods of Tensor by the qualified names of their code
-        self._methods: dict[str, str] = {}
-        # methods that make values out of nothing
-        self._creating: set[str] = set()
+        self._methods: dict[str, str] = {}  # the methods of Tensor by the qualified names of their code
+        self._creating: set[str] = set()  # methods that make values out of nothing
         # the user's functions that make UOps; a caller comes before what it calls
         self.functions: dict[Function, int] = {}
         # the index of the function by the codes on the stack, innermost first. It keeps them: an id stays theirs
         self._stacks: dict[tuple[int, ...], tuple[int, list[CodeType]]] = {}
-        # a few origins for thousands of UOps
-        self._make = functools.cache(Origin)
+        self._make = functools.cache(Origin)  # a few origins for thousands of UOps
 
     def begin(self) -> None:
         """tinygrad is imported: UOps from here on have an origin."""
@@ -269,15 +258,13 @@ class UserLines:
         _take_from_values(found, (u for u in toposort if u.op.name == "STORE"))
         _take_from_consumers(found, toposort, consumers)
         _take_from_values(found, toposort)
-        # the target of an output's STORE has only this consumer
-        _take_from_consumers(found, toposort, consumers)
+        _take_from_consumers(found, toposort, consumers)  # the target of an output's STORE has only this consumer
         return found
 
 
 def _take_from_values(found: dict[UOp, Origin], uops: Iterable[UOp]) -> None:
     for uop in uops:
-        # a STORE has its value last
-        origin = next((found[s] for s in reversed(uop.src) if s in found), None)
+        origin = next((found[s] for s in reversed(uop.src) if s in found), None)  # a STORE has its value last
         if origin is not None:
             found.setdefault(uop, origin)
 

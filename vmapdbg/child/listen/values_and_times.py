@@ -20,11 +20,9 @@ from vmapdbg.model.capture import Output
 SAMPLE = 1024
 """The most elements that are kept of one tensor, evenly spaced."""
 
-# dtypes without a format of `struct`: the format of their bits
-_BITS = {"bfloat16": "H", "fp8e4m3": "B", "fp8e5m2": "B"}
+_BITS = {"bfloat16": "H", "fp8e4m3": "B", "fp8e5m2": "B"}  # formats of their bits: `struct` lacks these dtypes
 
-# devices whose memory is no result of a computation
-_NO_VALUES = ("NULL", "DISK", "TINYFS")
+_NO_VALUES = ("NULL", "DISK", "TINYFS")  # devices whose memory is no result of a computation
 
 
 def note_values(tensor_module: ModuleType, recorder: Recorder) -> None:
@@ -71,8 +69,7 @@ def read_output(tensor: Any) -> Output | None:
         return None
     buffer = tensor.uop.base.buffer
     data = read_buffer(buffer)
-    # 0.14 has no dtype of pointers, so none has a base
-    name = name_dtype(getattr(buffer.dtype, "base", buffer.dtype))
+    name = name_dtype(getattr(buffer.dtype, "base", buffer.dtype))  # 0.14 has no dtype of pointers
     shape = tuple(map(int, tensor.shape))
     return Output(shape, name, hashlib.sha256(data).hexdigest(), sample_values(data, name))
 
@@ -94,8 +91,7 @@ def sample_values(data: bytes, dtype: str) -> tuple[float | str, ...]:
         numbers = map(float, decode(Array(b"".join(picked), dtype, (len(picked),))))
     else:
         if dtype == "bfloat16":
-            # the upper half of a float
-            picked, form = [b"\0\0" + value for value in picked], "f"
+            picked, form = [b"\0\0" + value for value in picked], "f"  # the upper half of a float
         numbers = map(float, struct.unpack(f"<{len(picked)}{form}", b"".join(picked)))
     return tuple(number if math.isfinite(number) else str(number) for number in numbers)
 

@@ -38,8 +38,7 @@ _LONGEST_REPORT = 60.0
 _MOST_SOURCE = 400_000
 """A capture does not have the text of a file with more bytes."""
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
-"""For a process that uses numpy while a program runs. Its matrices are small: on busy cores, threads wait for each
-other much longer than they multiply."""
+"""For numpy while a program runs: with small matrices on busy cores, threads wait longer than they multiply."""
 
 R = TypeVar("R", bound=Request)
 T = TypeVar("T")
@@ -49,9 +48,6 @@ class ChildDied(Failure):
     """A child hung, was killed, or ended without a result."""
 
     exit_code = EXIT_CHILD
-
-
-# *** a child
 
 
 @dataclass(frozen=True)
@@ -64,9 +60,8 @@ class Child(Generic[R]):
     def answer(
         self, name: str, timeout: float | None, progress: Progress = drop_progress
     ) -> tuple[str, BaseException | None]:
-        """Waits for the JSON text of the answer. If the child died, or Ctrl-C stopped it, returns what it wrote before,
-        and the reason: a ChildDied or a KeyboardInterrupt. Raises the reason if there is no answer. Messages call the
-        child `name`."""
+        """Waits for the JSON text of the answer. If the child died, or Ctrl-C stopped it, returns what it wrote, and
+        the reason, ChildDied or KeyboardInterrupt; raises it if there is no answer. Messages call the child `name`."""
         ended: BaseException | None
         try:
             died = self.wait(name, timeout, progress)
@@ -81,9 +76,8 @@ class Child(Generic[R]):
         return self.request.output.read_text(encoding="utf-8"), ended
 
     def wait(self, name: str, timeout: float | None, progress: Progress = drop_progress) -> str:
-        """Waits for the end of the child, and passes the lines that it writes to `progress`. Returns how the child died
-        if there is an output nevertheless, its own or its shadow's; else "". Raises ChildDied without an output, and
-        Failure if the child could not write it."""
+        """Waits for the end of the child, and passes its lines to `progress`. Returns how it died if it, or its shadow,
+        left an output; else "". Raises ChildDied without an output, Failure if the child could not write it."""
         end = time.monotonic() + (timeout or math.inf)
         died = too_soon = ""
         try:
@@ -177,8 +171,7 @@ def started_child(
 def ask_child(
     request: Request, patches: Patches | None, name: str, timeout: float | None, progress: Progress = drop_progress
 ) -> tuple[str, BaseException | None]:
-    """Returns the answer of a new child, as `Child.answer` does; its stdout goes to stderr, because stdout is for the
-    result. Raises ChildDied."""
+    """Returns a new child's answer, as `Child.answer` does; stdout is for the result, so its stdout goes to stderr."""
     with started_child(request, patches, sys.stderr.fileno(), one_thread=patches is None) as child:
         return child.answer(name, timeout, progress)
 
@@ -189,9 +182,6 @@ def import_meanwhile(*modules: str) -> None:
     threading.Thread(target=lambda: list(map(importlib.import_module, ("msgspec", *modules)))).start()
 
 
-# *** runs of snippets
-
-
 def run_job(
     job: Job,
     stdout: Stream = None,
@@ -200,12 +190,10 @@ def run_job(
     progress: Progress = drop_progress,
     shadow: bool = False,
 ) -> Capture:
-    """Runs the snippet in a child and returns its capture. An error of the snippet is part of the capture.
-
-    `evidence` is the folder for what `check` compares. `progress` gets lines after the snippet has ended. With
-    `shadow`, a child that dies leaves what it captured before, and its error, a ChildDied, says how it died. Ctrl-C
-    ends all its processes. Raises ChildDied without a capture, Failure if the overlay cannot be installed.
-    """
+    """Runs the snippet in a child and returns its capture; an error of the snippet is part of it. `evidence` is the
+    folder for what `check` compares. `progress` gets lines after the snippet has ended. With `shadow`, a child that
+    dies leaves what it captured, and its error, a ChildDied, says how it died. Ctrl-C ends all its processes. Raises
+    ChildDied without a capture, Failure if the overlay cannot be installed."""
     request = Request(job=job, evidence=evidence, shadow=shadow)
     with started_child(request, job.patches, stdout, stderr) as child:
         died = child.wait(job.snippet, job.timeout, progress)
@@ -256,8 +244,7 @@ def run_quietly(job: Job, progress: Progress = drop_progress) -> Run:
 
 
 def run_many(jobs: Sequence[Job], most: int | None = None, progress: Progress = drop_progress) -> list[Run]:
-    """Runs jobs at the same time, at most `most` (see `do_many`), and returns their runs in order, with what they
-    print. `progress` gets lines about the last job, and how many runs have ended."""
+    """Runs jobs as `do_many` does, and returns their runs. `progress` gets the last job's lines, and how many ended."""
     tasks = [partial(run_quietly, job) for job in jobs[:-1]]
     tasks += [partial(run_quietly, job, progress) for job in jobs[-1:]]
     return do_many(tasks, most, lambda count: progress(f"{count} of {len(tasks)} runs"))
@@ -266,8 +253,7 @@ def run_many(jobs: Sequence[Job], most: int | None = None, progress: Progress = 
 def do_many(
     tasks: Sequence[Callable[[], T]], most: int | None = None, count_done: Callable[[int], object] = lambda count: None
 ) -> list[T]:
-    """Does tasks that start children, at most `most` (None: number of cores) at once, and returns their results in
-    order. Ctrl-C ends all children."""
+    """Returns the results of tasks that start children, `most` (None: number of cores) at once. Ctrl-C ends them."""
     with ThreadPoolExecutor(max_workers=most or count_cores()) as pool:
         try:
             started = [pool.submit(task) for task in tasks]

@@ -73,8 +73,7 @@ _HUNG = frozenset({DIED, "EndlessRewrite"})
 
 
 def end_after(capture: Capture, names_status: bool = True) -> None:
-    """Ends the command with the failure's exit code if the snippet failed; its traceback is on stderr already. With
-    `names_status`, says which status the snippet exited with."""
+    """Ends the command with its exit code if the snippet failed. With `names_status`, says the snippet's own status."""
     if names_status and capture.error is not None and capture.error.type == "SystemExit":
         say(f"{capture.snippet} exited with status {capture.error.message}")
     if capture.error is None:

@@ -33,8 +33,6 @@ _PROBE = """import importlib.util, sys
 spec = importlib.util.find_spec('tinygrad')
 print(*sys.version_info[:2], spec is not None and spec.origin is not None)"""
 
-# *** captures
-
 
 def load_or_run(snippet: str | None, given: JobOptions, quiet_stdout: bool = True) -> Capture:
     """Returns the capture of a saved file, or of a run of the snippet, which is remembered if it ends well. The snippet
@@ -107,12 +105,8 @@ def report_mistakes(findings: Iterable[Finding], sources: Mapping[str, str] | No
         say_once(mistake)
 
 
-# *** the job
-
-
 def make_job(snippet: str | None, given: JobOptions) -> Job:
-    """Returns and remembers the job for a snippet, or the remembered job with the given options, with its tinygrad
-    chosen (`choose_tinygrad`). Raises Failure."""
+    """Returns and remembers the job of a snippet (None: the remembered job), its tinygrad chosen. Raises Failure."""
     return choose_tinygrad(make_open_job(snippet, given), given.patches)
 
 
@@ -181,15 +175,10 @@ def check_snippet(snippet: str) -> None:
         raise Failure(f"{snippet} is a notebook: jupyter nbconvert --to script {snippet} makes a Python file of it")
 
 
-# *** the tinygrad of a job
-
-
 def choose_tinygrad(job: Job, given: Patches | None) -> Job:
-    """Returns the job with its tree, and without patches if its tinygrad is not the release that the overlay patches:
-    then it is observed. Names on stderr a tinygrad that the user did not name.
-
-    `given` are the patches on the command line. Raises Failure if the tinygrad does not exist or cannot be patched.
-    """
+    """Returns the job with its tree, and without patches (observed) if the overlay does not patch this tinygrad. Names
+    on stderr a tinygrad that the user did not name. `given` are the patches on the command line. Raises Failure if the
+    tinygrad does not exist or cannot be patched."""
     if job.python:
         check_python(job)
     if job.tree:

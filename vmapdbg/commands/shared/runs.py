@@ -30,14 +30,10 @@ _TIMED_RUNS = 3
 """How often a job is run to time it: the ratio of two single launches of a kernel is mostly noise."""
 
 
-# *** before and after
-
-
 @dataclass(frozen=True)
 class Sides:
-    """Before and after. `printed` is what the snippet printed in both runs; None if one was not run. `names` are files
-    of saved captures, else empty. `same_lines` maps lines of before to lines of after if their snippets are two files.
-    `unchanged` is the job of before if both sides were run."""
+    """Before and after. `printed` is what the snippet printed in both runs (None: one was not run), `names` are files
+    of captures. `same_lines` maps lines of two snippets. `unchanged` is the job of before if both sides were run."""
 
     before: Capture
     after: Capture
@@ -49,8 +45,7 @@ class Sides:
 
 def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, old: str | None = None) -> Sides:
     """Returns the two sides: a snippet (None: the remembered one) with its baseline or with another snippet, `old`, or
-    two saved captures. `baseline` is `none`, `stock`, a patch list, another tinygrad or a saved capture; None if the
-    user names none. Raises Failure."""
+    two captures. `baseline`: `none`, `stock`, patches, a tinygrad, a capture; None: the default. Raises Failure."""
     for name in (baseline, snippet):
         if given.times and is_saved(name):
             raise Failure(f"--time runs both sides, and {name} is a saved capture: save them with show --time --save")
@@ -129,9 +124,6 @@ def print_kept(run: Run) -> None:
     sys.stderr.flush()
 
 
-# *** which baseline
-
-
 def choose_baseline(job: Job) -> str:
     """Returns the default baseline: no patches, or the last commit of a changed checkout. Raises Failure if neither."""
     if job.patches is not None:
@@ -165,12 +157,8 @@ def baseline_of(job: Job, baseline: str) -> Job:
     return replace(job, patches=patches)
 
 
-# *** timed runs
-
-
 def run_timed(jobs: Sequence[Job], name: str) -> list[Run]:
-    """Runs timed jobs several times, in turns, so that other load affects all equally. Returns the first run of each,
-    with the times of all its runs. Messages call the jobs `name`."""
+    """Runs timed jobs, called `name`, in turns, because other load varies. Returns the first runs, with all times."""
     say(f"running {name}, {_TIMED_RUNS} times each, in turns")
     with show_progress(f"timing {name}") as progress:
         return list(map(_join_runs, run_in_turns(jobs, _TIMED_RUNS, progress)))

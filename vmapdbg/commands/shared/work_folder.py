@@ -1,6 +1,5 @@
-"""What the tool remembers for a working directory: the last job, and code from -c or stdin. It is in the user's state
-folder (`XDG_STATE_HOME`, else `~/.local/state`): in the working directory, somebody else could name a program that the
-next command would run."""
+"""What the tool remembers for a working directory: the last job, and code from -c or stdin. In the user's state folder,
+because in the working directory somebody else could name a program that the next command would run."""
 
 from __future__ import annotations
 
@@ -28,9 +27,6 @@ def make_folder() -> Path:
     return folder
 
 
-# *** the last job
-
-
 def remember_job(job: Job) -> None:
     """Saves the job, unless the folder cannot be written."""
     with contextlib.suppress(OSError, RuntimeError, StoreError):
@@ -46,15 +42,11 @@ def recall_job() -> Job:
 
 
 def check_target(output: Path, snippet: str | None, endings: Sequence[str] = ()) -> None:
-    """Raises Failure, before anything runs, if a file cannot be written, has none of the `endings`, or is the snippet
-    (None: of the last show)."""
+    """Raises Failure, before anything runs, for a wrong ending, an unwritable file, or the (last) snippet itself."""
     if snippet is None:
         with contextlib.suppress(Failure):
             snippet = recall_job().snippet
     check_output(output, snippet, endings)
-
-
-# *** code from -c or stdin
 
 
 def file_of_code(snippet: str | None, code: str | None) -> tuple[str | None, str]:

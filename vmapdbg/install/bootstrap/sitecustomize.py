@@ -1,7 +1,6 @@
 """Installs the overlay when Python starts, or observes its tinygrad, then runs the sitecustomize that this file hides.
 
-`vmapdbg.install.overlay.child_environment` puts the folder of this file on PYTHONPATH, so that workers (pytest-xdist,
-spawned processes, BEAM search) get the same tinygrad as the process that started them.
+`child_environment` puts this folder on PYTHONPATH: workers (pytest-xdist, BEAM search) get the same tinygrad.
 """
 
 import os

@@ -53,9 +53,8 @@ class Subject:
 
 @dataclass(eq=False)
 class Box:
-    """Nodes drawn as one box (ids, without their buffers), which share the first `depth` steps of their paths. If they
-    are copies of a layer, `copies` counts them, and `layer` has the nodes of the last. A box that `is_part` has only
-    some of the consecutive nodes of a function or a line."""
+    """Nodes drawn as one box (ids, without buffers), which share `depth` steps of their paths. For repeated layers,
+    `copies` counts them and `layer` has the last. `is_part`: only some of a function's or line's nodes."""
 
     members: list[str]
     depth: int = 0
@@ -119,11 +118,8 @@ class _Tree:
         """Returns some nodes and their buffers."""
         return [each for name in members for each in (name, *self.held.get(name, ()))]
 
-    # *** down the tree
-
     def list_boxes(self, most: int | None) -> list[Box]:
-        """Returns the boxes to draw; none reads a later one. Opens the heaviest boxes until there are `most`, but a
-        line only if there are few boxes."""
+        """Returns boxes; none reads a later one. Opens the heaviest until there are `most`, lines only among few."""
         boxes, refused = [Box(self.order)], list[Box]()
         waiting, numbers = list[tuple[float, int, Box]](), itertools.count()
 
@@ -221,8 +217,6 @@ class _Tree:
 
     def _is_optimizer(self, box: Box) -> bool:
         return box.depth == _PHASE and self.paths[box.members[0]][1] == "optimizer"
-
-    # *** the drawing
 
     def draw(self, boxes: Sequence[tuple[Box, list[str]]]) -> Folded:
         """Returns the graph with a node for each box; its id is the id of the box's last member."""

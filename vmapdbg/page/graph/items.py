@@ -110,12 +110,9 @@ class DrawnPair:
 
 @dataclass(frozen=True)
 class Stage:
-    """How a stage of a schedule is drawn.
-
-    `title` is its name. `build` gets the pair, the level of folding and the drawing's title. `legend` explains each
-    kind of node; `sample` is the kind that shows marks. A reader can look at `most` nodes (`Graph.count_drawn`); a
-    drawing of more than `pleasant` boxes is folded, to at most so many `levels`.
-    """
+    """How a stage of a schedule is drawn. `build` gets the pair, the level of folding and the drawing's title. `legend`
+    explains each kind of node; `sample` is the kind that shows marks. A reader can look at `most` nodes
+    (`Graph.count_drawn`); a drawing of more than `pleasant` boxes is folded, to at most so many `levels`."""
 
     title: str
     build: Callable[[DrawnPair, int, str], Graph]

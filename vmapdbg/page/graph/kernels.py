@@ -132,12 +132,8 @@ class _Part:
         return model.GraphNode(name, kind, tuple(filter(None, lines)), tip, (number,), None, mark, bool(lost))
 
 
-# *** fewer boxes
-
-
 def fold_kernels(graph: model.Graph, pair: DrawnPair, most: int | None = None) -> fold.Folded:
-    """Returns the graph with functions as boxes, at most `most` if a level has that size; if None, folds only repeated
-    layers and the optimizer."""
+    """Returns the graph with functions as boxes, at most `most`; None: folds only repeated layers and the optimizer."""
     sides = (model.PREFIXES[model.REMOVED], pair.before), ("", pair.after)
     kernels = {f"{side}kernel{n}": k for side, drawn in sides for n, k in enumerate(drawn.schedule.kernels)}
 

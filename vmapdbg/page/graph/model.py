@@ -17,8 +17,7 @@ COMMON: Mark = "common"
 REMOVED: Mark = "removed"
 ADDED: Mark = "added"
 SIGNS = {COMMON: "", REMOVED: "- ", ADDED: "+ "}
-# prefixes of ids in the SVG: a node of the baseline may have the number of another node
-PREFIXES = {COMMON: "", REMOVED: "before", ADDED: ""}
+PREFIXES = {COMMON: "", REMOVED: "before", ADDED: ""}  # prefixes of ids in the SVG: the two sides share numbers
 
 BUFFERIZES = frozenset({"kept", "removed"})
 """The kinds of nodes that are a BUFFERIZE in the tensor graph, next to the node that it belongs to."""

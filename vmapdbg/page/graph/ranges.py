@@ -92,12 +92,9 @@ def _describe_decision(item: Item) -> str:
 STAGE = Stage(
     title="range map",
     build=build_range_graph,
-    # the columns have heads
-    legend={},
+    legend={},  # the columns have heads
     sample="row",
-    # a reader looks at a part of a table
-    most=600,
+    most=600,  # a reader looks at a part of a table
     pleasant=200,
-    # from level 2 on, nodes with different ranges would be joined
-    levels=2,
+    levels=2,  # from level 2 on, nodes with different ranges would be joined
 )

@@ -34,8 +34,7 @@ def build_tensor_graph(pair: items.DrawnPair, level: int, title: str) -> model.G
 
 
 def fold_nodes(graph: model.Graph, pair: items.DrawnPair, most: int | None = None) -> model.Graph:
-    """Returns the graph with functions as boxes, at most `most` if a level has that size; if None, folds only repeated
-    layers and the optimizer."""
+    """Returns the graph with functions as boxes, at most `most`; None: folds only repeated layers and the optimizer."""
 
     def node_of(node: model.GraphNode) -> Node | None:
         return pair.side_of(node.mark).index.node(next(reversed(node.members), None))

@@ -5,8 +5,7 @@ import contextlib
 import json
 import sys
 
-# the most that wasmtime allows: Graphviz recurses once for each row of a graph
-_STACK = 2 << 20
+_STACK = 2 << 20  # the most that wasmtime allows: Graphviz recurses once for each row of a graph
 
 
 def main() -> int:

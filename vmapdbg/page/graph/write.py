@@ -39,13 +39,11 @@ def write_graph(
     other: Capture | None = None,
     fold: int | None = None,
 ) -> list[str]:
-    """Draws one schedule of `capture` to `path` and returns notes for the user, one line each.
-
-    The ending of `path` chooses the format (ENDINGS). `other` is the baseline, drawn under it. `around` keeps the nodes
-    at most `depth` edges from a node; `depth` alone those near the outputs. `fold` is 0 to 4; None folds until a reader
-    can look at the picture. If the layout takes over `_TIME_LIMIT` seconds, draws only a part. The command line checks
-    `depth` and `fold`. Raises GraphError, or StoreError if the file cannot be written, which leaves it unchanged.
-    """
+    """Draws one schedule of `capture` to `path`, in the format of its ending (ENDINGS). Returns notes for the user.
+    `other` is the baseline, drawn under it. `around` keeps the nodes at most `depth` edges from a node; `depth` alone
+    those near the outputs. `fold` is 0 to 4; None folds until a reader can look at the picture. A layout that takes
+    over `_TIME_LIMIT` seconds shows only a part. Raises GraphError, or StoreError if the file cannot be written, which
+    leaves it unchanged."""
     target = Path(path)
     check_output(target, endings=ENDINGS)
     kind = find_format(target)
@@ -123,9 +121,6 @@ def _pair_with_baseline(other: Capture, after: DrawnSchedule, notes: list[str]) 
     return DrawnPair.of_two(DrawnSchedule(other, best), after, diff)
 
 
-# *** the drawing
-
-
 @dataclass
 class Drawing:
     """A graph at every level of folding. `drawn` and `left_out` count the nodes of the last graph that was built."""
@@ -184,8 +179,7 @@ class Drawing:
         return replace(graph, legend=tuple(entries) if self.stage.legend else ())
 
     def draw(self, kind: str) -> bytes:
-        """Returns the first picture that is small enough and quick to lay out. Notes and picture say what is left
-        out; what every picture folds is only in the notes."""
+        """Returns the first picture that is small and quick to lay out; notes and picture say what is left out."""
         left = _TIME_LIMIT
         for graph, level, least_seconds, note in self._list_attempts():
             notes = [*self.list_notes(graph, level), *filter(None, [note])]

@@ -1,5 +1,4 @@
-"""The kernels of a schedule and their buffers, laid out by Graphviz: SVG without colours (the page's style has them).
-The inside of a box of several kernels is a drawing of its own."""
+"""The kernels of a schedule and their buffers as SVG, coloured by the page; a box of kernels has its own drawing."""
 
 from __future__ import annotations
 

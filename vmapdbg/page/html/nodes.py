@@ -68,8 +68,7 @@ class Explainer:
         self.view = view
         captures = {"before": view.before, "after": view.after}
         self.schedules = {side: {s.index: s for s in capture.schedules} for side, capture in captures.items()}
-        # nodes of before that after has, too, with the names after
-        self._names: dict[NodeKey, str] = {}
+        self._names: dict[NodeKey, str] = {}  # names after, of nodes on both sides
         for pair in view.schedules:
             if view.is_pair and pair.before is not None and pair.after is not None:
                 for node, twin in pair.pair_nodes().items():
@@ -91,11 +90,9 @@ class Explainer:
         shown.kernels += [number for number in numbers if number not in shown.kernels]
 
     def choose(self, rows: Sequence[KernelRow], drawn: Iterable[str]) -> None:
-        """Chooses the nodes to explain, the most important first: `rows` are rows of kernels, `drawn` names of nodes.
-
-        These are the nodes that differ between the sides, the nodes of the first kernel of each row (the others are the
-        same program), and nodes with a finding, or decided in a schedule that failed before it had kernels.
-        """
+        """Chooses the nodes to explain, the most important first; `rows` are rows of kernels, `drawn` names of nodes:
+        nodes that differ between the sides, nodes of the first kernel of each row (the others are the same program),
+        nodes with a finding, and nodes decided in a schedule that failed before it had kernels."""
         for pair in self.view.schedules:
             if self.view.is_pair and pair.before is not None and pair.after is not None:
                 for node in (*(change.after for change in pair.nodes), *pair.nodes_only_after):

@@ -1,5 +1,4 @@
-"""The user's files as one listing: each line with its cost, why its nodes ask for buffers, and its findings. Below:
-cuts every source text of the page into lines, and lines into coloured parts."""
+"""The user's files as one listing: lines with cost, reasons, findings. Below: cuts source texts into coloured parts."""
 
 from __future__ import annotations
 
@@ -119,8 +118,7 @@ class SourceView:
 def view_files(
     before: Sequence[SourceFile], after: Sequence[SourceFile], notes: Mapping[str, LineNotes], snippets: tuple[str, str]
 ) -> list[SourceView]:
-    """Returns the files of both sides. The two `snippets` are one listing, even if their names differ. `notes` are by
-    the name of a line after, or before if only before has it."""
+    """Returns the files of both sides; the two `snippets` are one listing. `notes` are by line after (else before)."""
     left = {file.name: file for file in before}
     views: list[SourceView] = []
     for file in after:

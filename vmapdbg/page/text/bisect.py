@@ -48,9 +48,6 @@ def _end_page(
         print_diff(changes, page.console)
 
 
-# *** sets of patches
-
-
 def print_bisect(document: BisectDocument, console: Console) -> None:
     """Prints the sets of patches that change the outcome, and all sets that were tried."""
     outcomes = {frozenset(trial.patches): trial.outcome for trial in document.tried}
@@ -82,9 +79,6 @@ def print_bisect(document: BisectDocument, console: Console) -> None:
             for patches, name in outcomes.items()
         ),
     )
-
-
-# *** commits
 
 
 def print_history(history: History, console: Console) -> None:
@@ -120,9 +114,6 @@ def _explain_nobody(history: History) -> str:
     if abs(good - bad) <= history.floor:
         return f"no commit: within noise ({ends})"
     return f"no single commit: each step is within noise ({ends})"
-
-
-# *** decisions
 
 
 def print_decisions(document: DecisionsDocument, console: Console) -> None:

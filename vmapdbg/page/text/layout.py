@@ -1,8 +1,5 @@
-"""Lays text out for a terminal or a pipe: a page of a fixed width, and tables that fold instead of cutting.
-
-A page collects lines (rich Text) no wider than itself, in ASCII without boxes: output must survive a pipe, a log and
-a copy. A table that is too wide moves whole columns to a second line of each row before it folds a cell.
-"""
+"""Lays text out for a terminal or a pipe: lines (rich Text) no wider than the page, in ASCII without boxes: output must
+survive a pipe, a log and a copy. A table that is too wide moves columns to a second line before it folds."""
 
 from __future__ import annotations
 
@@ -306,8 +303,7 @@ LEGIBLE = {"red": 160, "green": 28, "yellow": 130, "blue": 27, "magenta": 133, "
 
 
 class LegibleConsole(Console):
-    """Shows the fixed colours of `LEGIBLE` instead of the terminal's 16, of which yellow, cyan and bright colours are
-    often invisible on white; some of the 256 can be read on white and on black."""
+    """Shows the fixed colours of `LEGIBLE` instead of the terminal's 16, some of which cannot be read on white."""
 
     def get_style(self, name: str | Style, *, default: Style | str | None = None) -> Style:
         return make_legible(super().get_style(name, default=default))

@@ -30,8 +30,7 @@ _MOST_FAILURES = 3
 
 
 def print_text(capture: Capture, ignored: int, console: Console) -> None:
-    """Prints how much was checked, then each finding with its source lines and what to try. `ignored` counts the
-    findings that comments excluded."""
+    """Prints how much was checked, then each finding with its lines and what to try. `ignored` counts excluded ones."""
     page, lines = Page(console, Places.of(capture)), UserLines(capture.sources)
     _print_headline(page, capture, ignored)
     for finding in capture.findings:
@@ -120,9 +119,6 @@ def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
     return ", ".join(parts)
 
 
-# *** a whole program
-
-
 def print_run(document: RunDocument, console: Console) -> None:
     """Prints what `run --lint` found: each finding in two or three lines, then how much was checked."""
     page = Page(console)
@@ -140,9 +136,6 @@ def print_run(document: RunDocument, console: Console) -> None:
     found = _count_findings(len(document.findings), account)
     page.add("vmapdbg lint: ", found, counts, (say_left(LINTED, account.left), "yellow"))
     page.print()
-
-
-# *** formats of other programs
 
 
 def dump_github(findings: Sequence[Finding], rules: Sequence[Rule]) -> str:

@@ -16,8 +16,7 @@ from vmapdbg.page.sentences import say_realized
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, NOTE, Cell, Piece, Row
 from vmapdbg.page.text.view import VMAP, ScheduleView
 
-# A graph with at most this many nodes (noise not counted) is shown whole.
-_SMALL_GRAPH = 24
+_SMALL_GRAPH = 24  # a graph with at most this many nodes (noise not counted) is shown whole
 _MOST_ROWS = 24
 
 _OP_STYLES = {"VMAPIN": NOTE, "VMAPOUT": NOTE}
@@ -49,9 +48,8 @@ def print_nodes(view: ScheduleView) -> None:
 
 
 def _choose_nodes(view: ScheduleView, nodes: Sequence[Node]) -> list[Node]:
-    """Returns the nodes worth a row, outputs first. In a long graph: nodes that ask for a buffer or have a finding,
-    borders of vmap scopes, reduces, and nodes where different ambient ranges meet. Constants and their movement ops,
-    devices and index arithmetic without ranges are noise even in a short graph."""
+    """Returns the nodes worth a row, outputs first; in a long graph: nodes with a buffer or a finding, scope borders,
+    reduces, meeting ambient ranges. Constants, devices and index arithmetic without ranges are noise in any graph."""
     # the pass numbers sources before consumers
     ordered = sorted(nodes, key=lambda node: -node.id)
     if view.page.show_all:

@@ -32,8 +32,7 @@ from vmapdbg.page.view import View
 
 _MOST_ROWS = 10
 _MOST_RULES = 8
-# of one run, which fills a page
-_MOST_PROGRAMS = 5
+_MOST_PROGRAMS = 5  # of one run, which fills a page
 _MOST_REASONS = 4
 _MOST_SHARES = 8
 _MOST_OF_PART = 7
@@ -91,8 +90,6 @@ class Overview:
         self.view, self.page, self.places = view, page, page.places
         self.kernels = overview.group_kernels(view)
         self.total = overview.sum_kernels(view.after)
-
-    # *** the whole
 
     def add_totals(self) -> None:
         capture, total = self.view.after, self.total
@@ -209,8 +206,6 @@ class Overview:
         for schedule, output in different[:_MOST_OUTPUTS]:
             self.page.add(f"schedule {schedule}, ", format_output(self.page, output), indent=2, hang=4)
 
-    # *** kernels
-
     def add_kernels(self, most: int = _MOST_ROWS) -> None:
         shown = self.kernels[:most]
         if not self.view.is_pair:
@@ -285,8 +280,6 @@ class Overview:
             notes=[page.join((words, "bold"), join_first([side.kernel.name for side in parts], _MOST_NAMES))],
         )
 
-    # *** buffers
-
     def add_buffers(self) -> None:
         """Adds the buffers that one run keeps, the largest first."""
         groups = overview.group_buffers(self.view)
@@ -307,8 +300,6 @@ class Overview:
             Cell("line", (self.places.format(node.line), "dim"), comfort=16, most=30),
             Cell("kept, because", made.reason, comfort=28, most=80),
         )
-
-    # *** lines and methods
 
     def add_lines(self) -> None:
         """Adds what changed for the user's lines, of two runs."""

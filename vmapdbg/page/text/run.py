@@ -45,12 +45,10 @@ def print_capture(
     show_all: bool = False,
     selected: Sequence[ScheduleDiff] | None = None,
 ) -> None:
-    """Prints a capture: header, schedules, and the findings that belong to nothing printed.
-
-    `only` chooses sections. `schedule` is an index, or `all`; None prints schedules with nothing new in one line each.
-    `show_all` prints every node and every kernel in a row of its own. `selected` are parts of schedules; None prints
-    all. Raises ValueError for an unknown section, Failure for an unknown index.
-    """
+    """Prints a capture: header, schedules, and the findings that belong to nothing printed. `only` chooses sections.
+    `schedule` is an index, or `all`; None prints schedules with nothing new in one line each. `show_all` prints every
+    node and every kernel in a row of its own. `selected` are parts of schedules; None prints all. Raises ValueError for
+    an unknown section, Failure for an unknown index."""
     if unknown := sorted(set(only) - set(SECTIONS)):
         raise ValueError(f"unknown section {unknown[0]!r}: choose from {', '.join(SECTIONS)}")
     number = schedule if isinstance(schedule, int) else None

@@ -20,8 +20,7 @@ from vmapdbg.page.text.kernels import TITLES, list_parts, name_change, name_kern
 from vmapdbg.page.text.layout import AFTER, ALERT, BEFORE, CHANGED, Page
 from vmapdbg.page.text.view import ScheduleView
 
-# With a smaller share of equal lines, one column shows the whole of before, then the whole of after.
-_LEAST_SAME = 0.25
+_LEAST_SAME = 0.25  # with fewer equal lines, one column shows before, then after
 _THEME = "ansi_dark"
 _MORE_INDENT = 4
 _CONTEXT = 3
