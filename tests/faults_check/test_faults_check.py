@@ -6,6 +6,9 @@ import pytest
 
 from tests.faults_check.outcomes import Outcome, check_faults
 
+# all faults are checked for the first test; in every run lint looks for them (tests/faults)
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
