@@ -10,8 +10,9 @@ import os
 import sys
 import tempfile
 
-import pytest
 from hypothesis import settings
+
+pytest_plugins = ("vmapdbg_shard",)
 
 # what the tool remembers for a working directory is not kept in the user's own folder
 os.environ.setdefault("XDG_STATE_HOME", tempfile.mkdtemp(prefix="vmapdbg-state-"))
@@ -28,20 +29,6 @@ for name in ("LLVM_PATH", "MESA_PATH"):
 settings.register_profile("quick", max_examples=20, deadline=None)
 settings.register_profile("thorough", max_examples=200, deadline=None)
 settings.load_profile("quick")
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--shard", default="1/1", metavar="I/N", help="run part I of N of the chosen tests")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the tests of a shard, every Nth one of those that `-m` and `-k` have left."""
-    shard, shards = map(int, str(config.getoption("--shard")).split("/"))
-    chosen = items[shard - 1 :: shards]
-    if len(chosen) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
-        items[:] = chosen
 
 
 def pytest_collection_finish() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tool import wait_until
 
 
 def one_of(values: Iterable[Any], step: int) -> list[Any]:
@@ -26,10 +26,7 @@ def make_once(factory: pytest.TempPathFactory, worker_id: str, name: str, make: 
     try:
         folder.mkdir()
     except FileExistsError:
-        deadline = time.monotonic() + 900
-        while not done.exists():
-            assert time.monotonic() < deadline, "the other worker did not finish"
-            time.sleep(0.2)
+        wait_until(done.exists, "the other worker did not finish")
     else:
         try:
             make(folder)

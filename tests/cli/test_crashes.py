@@ -7,14 +7,12 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lanes import one_of
-from tool import run_command, run_tool, write
+from tool import is_running, run_command, run_tool, wait_until, write
 
 HANGS = """\
 from tinygrad import Tensor
@@ -425,26 +423,13 @@ def test_a_tool_that_is_killed_leaves_no_child_in_a_c_call(tmp_path: Path) -> No
     )
     tool = subprocess.Popen([sys.executable, "-P", "-m", "vmapdbg", "show", "sleeps.py"], cwd=tmp_path)
     try:
-        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        pid = tmp_path / "pid"
+        wait_until(lambda: pid.exists() and pid.read_text() != "", "the program never started")
     finally:
         tool.kill()
         tool.wait()
-    child = int((tmp_path / "pid").read_text())
-    wait_until(lambda: not is_alive(child))
-
-
-def wait_until(is_true: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not is_true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def is_alive(process: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
-    except OSError:
-        return False
+    child = int(pid.read_text())
+    wait_until(lambda: not is_running(child), "the child goes on")
 
 
 # *** what the program does to Python

@@ -58,13 +58,16 @@ CHANGES = {
         "return x.replace(src=(x.src[0], x.src[1] + x.src[1], *x.src[2:])) if is_float(x.src[1]) else None",
     ),
 }
-OLD = {
+FIRST = {
     "early movement ops": "index",
     "load collapse": "max",
     "split ranges": "store",
     "initial symbolic": "max",
     "simplify ranges": "index",
     "postopt symbolic": "max",
+}
+OLD = {
+    **FIRST,
     "expander": "max",
     "add local buffers": "max",
     "remove_reduce": "store",
@@ -74,12 +77,7 @@ OLD = {
     "lower all index dtypes": "max",
 }
 NEW = {
-    "early movement ops": "index",
-    "load collapse": "max",
-    "split ranges": "store",
-    "initial symbolic": "max",
-    "simplify ranges": "index",
-    "postopt symbolic": "max",
+    **FIRST,
     "expander": "store",
     "remove reduces": "index",
     "add local buffers": "index",

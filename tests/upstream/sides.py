@@ -24,6 +24,7 @@ from vmapdbg.install.patches import format_patches, parse_patches
 
 PLUGIN_DIR = Path(__file__).parent / "plugin"
 PLUGIN_NAME = "vmapdbg_upstream_plugin"
+SHARD_PLUGIN = "vmapdbg_shard"
 # for one side
 MOST_SECONDS = 1200
 # settings of tinygrad and pytest that a user may have set, and that change what the tests do
@@ -91,6 +92,7 @@ class Bench:
     def run_pytest(self, side: Side, tests: Sequence[str], workers: int, report: Path) -> int:
         options = ["-q", "-n", str(workers), "-p", PLUGIN_NAME, "-p", "no:cacheprovider", "--tb=short"]
         options += ["--rootdir", str(self.upstream), "-c", str(self.upstream / "pytest.ini")]
+        options += ["-p", SHARD_PLUGIN, "--shard", self.shard]
         # the same random examples on both sides
         options += ["--hypothesis-seed=0"]
         with self.log_file(side).open("wb") as log:
@@ -115,7 +117,6 @@ class Bench:
         return make_environment(self.cache_dir, PLUGIN_DIR) | {
             "HYPOTHESIS_STORAGE_DIRECTORY": str(report / "hypothesis"),
             "VMAPDBG_UPSTREAM_REPORT": str(report),
-            "VMAPDBG_UPSTREAM_SHARD": self.shard,
         }
 
     def stock_cache_file(self, tests: Sequence[str]) -> Path:
@@ -204,7 +205,8 @@ def hash_conditions(upstream: Path, tests: Sequence[str], shard: str) -> str:
     asked = [compiler or "", os.environ.get("CC", "")]
     if compiler is not None:
         asked.append(subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout)
-    sources = [PLUGIN_DIR / f"{PLUGIN_NAME}.py", Path(__file__), *(upstream / test for test in tests)]
+    plugins = [PLUGIN_DIR / f"{name}.py" for name in (PLUGIN_NAME, SHARD_PLUGIN)]
+    sources = [*plugins, Path(__file__), *(upstream / test for test in tests)]
     digest = hashlib.sha256()
     for part in (sys.version, platform.platform(), platform.processor(), versions, asked, list(tests), shard):
         digest.update(json.dumps(part).encode())

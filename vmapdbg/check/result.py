@@ -78,6 +78,15 @@ class Comparison:
     tolerance: Tolerance
     pattern_data: Pattern | None = None
 
+    @property
+    def difference(self) -> Difference | None:
+        """How a wrong array is wrong."""
+        if self.status != "wrong" or self.index is None:
+            return None
+        assert self.got is not None
+        assert self.expected is not None
+        return Difference(self.index, self.got, self.expected, self.wrong, self.total)
+
 
 @dataclass(frozen=True)
 class StaleValue:

@@ -11,13 +11,13 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from vmapdbg.install.system import count_cores
-from vmapdbg.install.trees import cache_folder
+from vmapdbg.install.trees import keep, read_kept
 from vmapdbg.model.capture import Device
-from vmapdbg.model.store import write_atomically
 
 if TYPE_CHECKING:
     from vmapdbg.child.listen.times import Stopwatch
 
+_FILE = "devices.json"
 _LAUNCHES = 5
 _STREAMED = 1 << 24  # elements of 4 bytes that are read, and written, to measure memory: more than caches have
 _CHAINS, _STEPS = 8, 16
@@ -40,20 +40,15 @@ def find_device(stopwatch: Stopwatch) -> Device | None:
     if name.startswith(_CPUS):
         threads = count_cores()
     key = " ".join((name, platform.node(), platform.machine(), platform.processor(), str(threads)))
-    path = cache_folder() / "devices.json"
     try:
-        known: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
+        known: dict[str, Any] = json.loads(read_kept(_FILE))
+    except ValueError:
         known = {}
     try:
         return Device(**known[key])
     except (KeyError, TypeError):
         found = replace(_measure(name, stopwatch), threads=threads)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({**known, key: asdict(found)}))
-    except OSError:
-        pass  # it is measured again the next time
+    keep(_FILE, json.dumps({**known, key: asdict(found)}))
     return found
 
 

@@ -33,6 +33,7 @@ from typing import Any
 
 from vmapdbg.install.overlay import TINYGRAD_VERSION, find_editable
 from vmapdbg.model.failure import Failure
+from vmapdbg.model.store import StoreError, write_atomically
 from vmapdbg.model.wording import shorten_commit
 
 OLDEST = (0, 12)
@@ -185,6 +186,22 @@ def cache_folder() -> Path:
     if chosen:
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "vmapdbg")
+
+
+def read_kept(name: str) -> bytes:
+    """Returns what `keep` kept in a file of the cache; nothing if there is none, or if it cannot be read."""
+    with contextlib.suppress(OSError, RuntimeError):
+        return (cache_folder() / name).read_bytes()
+    return b""
+
+
+def keep(name: str, content: str | bytes) -> None:
+    """Writes a file of the cache, if that is possible."""
+    # RuntimeError: the user has no home
+    with contextlib.suppress(OSError, RuntimeError, StoreError):
+        file = cache_folder() / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, content)
 
 
 def cache_entry(

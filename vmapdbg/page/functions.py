@@ -41,7 +41,8 @@ def path_of(capture: Capture, node: Node) -> tuple[Key, ...]:
 
 
 def count_functions(capture: Capture, least: float = 0, sort: Sort | None = None) -> list[FunctionRow]:
-    """Returns the tree of functions with a share of `least` or more; one that only calls another is one row with it."""
+    """Returns the tree of functions with at least the share `least`. A function that only calls another shares its
+    row."""
 
     def list_keys(index: ScheduleIndex, node_id: int | None) -> Sequence[Key]:
         node = index.node(node_id)

@@ -5,8 +5,6 @@ It writes into the folder that VMAPDBG_UPSTREAM_REPORT names:
     outcomes.json        test id -> [outcome, message], from the process that sees all reports
     worker-<id>.jsonl    a line that says what the worker runs on, then one for each test: what it scheduled
 
-VMAPDBG_UPSTREAM_SHARD=2/3 leaves only the second third of the tests, every third one.
-
 It also makes the tests independent of which worker ran what before them, the same way on both sides:
 tinygrad's schedule cache does not know about PCONTIG, and with its random state the first draw is another
 graph than the second.
@@ -30,11 +28,6 @@ REPORT_DIR = Path(os.environ["VMAPDBG_UPSTREAM_REPORT"])
 HANG_SECONDS = 180
 # a test has several reports (setup, call, subtests, teardown): the gravest one counts
 GRAVITY = ["passed", "xfailed", "skipped", "xpassed", "failed", "error", "crashed"]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    shard, shards = map(int, os.environ["VMAPDBG_UPSTREAM_SHARD"].split("/"))
-    items[:] = items[shard - 1 :: shards]
 
 
 def pytest_configure(config: pytest.Config) -> None:

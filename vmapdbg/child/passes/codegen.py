@@ -10,7 +10,7 @@ import numpy as np
 
 from vmapdbg.check import result
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
-from vmapdbg.child.compare.kernel_rerun import WrongBuffer, find_linear_fault, read_arguments
+from vmapdbg.child.compare.kernel_rerun import WrongBuffer, read_arguments
 from vmapdbg.child.compare.reference_values import ComparedGraph
 from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder
 from vmapdbg.child.evidence.packer import UNEXPECTED
@@ -18,8 +18,8 @@ from vmapdbg.child.listen.records import Launch
 from vmapdbg.child.listen.rendering import lower_again
 from vmapdbg.child.passes.steps import describe_uop, find_difference, find_rule_of
 from vmapdbg.child.passes.watch import PassRun
-from vmapdbg.child.program.interpret import Interpreter, Rows, dtype_of, dtype_of_memory, find_loops
-from vmapdbg.child.program.linear_reader import find_space, is_memory, is_pointer, lanes_of, loop_name, slot_of
+from vmapdbg.child.program.interpret import Interpreter, Rows, dtype_of, find_loops
+from vmapdbg.child.program.linear_reader import is_pointer, lanes_of, loop_name, read_memories
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.value import RangedArray
@@ -39,8 +39,8 @@ Watch = Callable[[Callable[[], object]], list[PassRun]]
 def find_codegen_path(
     evidence: Evidence, folder: EvidenceFolder, launches: Sequence[Launch], watch: Watch
 ) -> tuple[list[result.PassValue], result.WrongRewrite | None, str | None]:
-    """Returns the rows of the stages of the first wrong kernel, the first rewrite that makes it wrong, and its name or
-    why it is not followed. No rows: code generation does not make it wrong, or that is unknown."""
+    """Returns the rows of the stages of the first wrong kernel, the first rewrite that makes it wrong, and why that is
+    unknown. No rows: code generation does not make it wrong, or the kernel cannot be followed."""
     passed = evidence.graphs.get("passed")
     if passed is None:
         return [], None, "the buffers between its kernels were not kept"
@@ -53,7 +53,7 @@ def find_codegen_path(
     if launch is None or launch >= len(launches):
         return [], None, "the kernel that makes it wrong is not known"
     try:
-        return KernelFollower(wrong, launches[launch], watch).follow()
+        return KernelFollower(wrong, launches[launch], watch).follow(fault)
     except (Unknown, *UNEXPECTED) as error:
         return [], None, str(error)
 
@@ -68,26 +68,29 @@ class KernelFollower:
             for run in watch(lambda: lower_again(launch.ast, launch.buffers[0].device))
             if run.after.op.name == "SINK"
         ]
-        memories = [u for u in launch.ast.toposort() if is_memory(u) and find_space(u) == "global"]
-        dtypes = {slot_of(u): dtype_of_memory(u) for u in memories}
+        memories = read_memories(list(launch.ast.toposort()))
+        dtypes = {memory.slot: memory.dtype for memory in memories if memory.space == "global"}
         read = read_arguments(dtypes, wrong.buffer.run.arguments, wrong)
         self.contents: dict[int, Numbers] = {slot: load(array) for slot, array in read.items()}
         self.dtype = dtypes[0]
         self.wanted = wrong.mark_elements()
         self.tried = self.skipped = 0
 
-    def follow(self) -> tuple[list[result.PassValue], result.WrongRewrite | None, str | None]:
+    def follow(
+        self, fault: result.KernelFault
+    ) -> tuple[list[result.PassValue], result.WrongRewrite | None, str | None]:
         rows = [self._judge(f"the AST of kernel #{self.wrong.buffer.kernel}", None, self.launch.ast)]
         rewrite: result.WrongRewrite | None = None
         reason: str | None = None
+        judged = self.launch.ast
         for run in self.runs:
             rows.append(self._judge(run.name, run.place, run.after))
             if rows[-1].status == "wrong" and not any(row.status == "wrong" for row in rows[:-1]):
-                if self._judge(run.name, run.place, run.before).status == "wrong":
+                if run.before is not judged and self._judge(run.name, run.place, run.before).status == "wrong":
                     reason = "it is wrong before this pass: tinygrad changes the graph without a rewrite"
                 else:
                     rewrite = self._find_rewrite(run)
-        fault = find_linear_fault(self.wrong)
+            judged = run.after
         status: dict[str, result.PassStatus] = {"compiler": "right", "codegen": "wrong"}
         linear = result.PassValue(
             LINEAR, None, status.get(fault.made_by, "unknown"), None, fault.reason, kind="codegen"
@@ -98,7 +101,7 @@ class KernelFollower:
         """Returns the row of a stage: how it computes the elements that are wrong."""
         try:
             held, _ = self._open().run_stores(sink, 0, self.wanted)
-            found = self._compare(held)
+            found = self._compare(held).difference
         except (Unknown, *UNEXPECTED) as error:
             return result.PassValue(name, place, "unknown", reason=str(error), kind="codegen")
         return result.PassValue(name, place, "right" if found is None else "wrong", found, kind="codegen")
@@ -106,17 +109,12 @@ class KernelFollower:
     def _open(self) -> Interpreter:
         return Interpreter(self.contents, self.launch.variables)
 
-    def _compare(self, held: Numbers) -> result.Difference | None:
+    def _compare(self, held: Numbers) -> result.Comparison:
         right = decode(self.wrong.right)
         found = decode(self.wrong.align(encode(held, self.dtype).data, self.wrong.right.dtype))
         is_asked = decode(self.wrong.align(self.wanted.tobytes(), "bool"))
         numbers = np.where(is_asked, found, right).reshape(self.wrong.right.shape)
-        compared = self.wrong.compare(encode(numbers, self.wrong.right.dtype))
-        if compared.status != "wrong" or compared.index is None:
-            return None
-        assert compared.got is not None
-        assert compared.expected is not None
-        return result.Difference(compared.index, compared.got, compared.expected, compared.wrong, compared.total)
+        return self.wrong.compare(encode(numbers, self.wrong.right.dtype))
 
     # *** the first rewrite of a wrong pass
 

@@ -252,12 +252,8 @@ def without_doubtful(passes: Sequence[result.PassValue]) -> tuple[result.PassVal
 
 def make_run_value(found: result.Comparison) -> result.PassValue:
     """Returns the row of a real result."""
-    if found.status != "wrong" or found.index is None:
-        return result.PassValue(RUN, None, "right", kind="run")
-    assert found.got is not None
-    assert found.expected is not None
-    difference = result.Difference(found.index, found.got, found.expected, found.wrong, found.total)
-    return result.PassValue(RUN, None, "wrong", difference, kind="run")
+    difference = found.difference
+    return result.PassValue(RUN, None, "right" if difference is None else "wrong", difference, kind="run")
 
 
 # *** the process

@@ -166,9 +166,7 @@ class Rows:
         if op in ARITHMETIC:
             return self._arithmetic(u, sources)
         if op in _JOINS:
-            rows = max(map(len, sources))
-            spread = (np.broadcast_to(one, (rows, lanes_of(s))) for one, s in zip(sources, u.src, strict=True))
-            return np.concatenate(list(spread), axis=1)
+            return _join([np.broadcast_to(one, (len(one), lanes_of(s))) for one, s in zip(sources, u.src, strict=True)])
         if op in _OF_FIRST:
             return self._show(u, sources[0])
         if op == "INDEX" and (find_memory(u) is None or _is_element(u)):

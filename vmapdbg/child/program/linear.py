@@ -65,7 +65,6 @@ class ProgramLoop(Value):
 
     trips: int = 1
     symbolic: bool = False
-    uop: UOp = field(default=None, repr=False)
 
     @property
     def is_thread(self) -> bool:

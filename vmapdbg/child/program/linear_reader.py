@@ -100,7 +100,7 @@ class Reader:
         else:
             op, end = _LOOP_OPS[u.op.name], u.src[0]
             trips, symbolic = int(end.vmax), end.vmin != end.vmax
-        loop = ProgramLoop(op, (), _name_dtype(u), 4, name=loop_name(u), uop=u, trips=trips, symbolic=symbolic)
+        loop = ProgramLoop(op, (), _name_dtype(u), 4, name=loop_name(u), trips=trips, symbolic=symbolic)
         loop.bounds = int(u.vmin), int(u.vmax)
         self.values[u] = loop
         return loop

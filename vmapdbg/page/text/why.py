@@ -149,7 +149,7 @@ def _format_passes(passes: Sequence[PassValue]) -> Iterator[Row]:
     first = next((one for one in passes if one.status == "wrong"), None)
 
     def find_group(one: PassValue) -> object:
-        # the passes of code generation are many; those that are alike, but for the first wrong one, are one row
+        # passes of code generation in a row that give the same value share a row; the first wrong pass has its own
         is_alone = one.kind != "codegen" or one is first
         return one if is_alone else (one.status, one.difference, one.reason)
 
