@@ -24,6 +24,7 @@ from vmapdbg.child.evidence.tensor_calls import find_waiting, last_write, list_p
 from vmapdbg.child.evidence.writes import MEMORY, VIEWS, Origin, Writes, describe_write
 from vmapdbg.child.identity import IdentityMap
 from vmapdbg.child.listen.releases import SHARDED, buffer_under, find_under, list_writes
+from vmapdbg.child.listen.user_lines import replace_sources
 from vmapdbg.install.overlay import load_patching
 from vmapdbg.model.ops import STORES
 
@@ -121,7 +122,7 @@ class ProgramOrder:
         if [source.uop for source in sources] == list(result.uop.src):
             meant = tuple(map(self.find, sources))  # one graph may have two meanings
             src = tuple(u if m is None else m for u, m in zip(result.uop.src, meant, strict=True))
-            self.set(result, result.uop.replace(src=src) if any(m is not None for m in meant) else None)
+            self.set(result, replace_sources(result.uop, src) if any(m is not None for m in meant) else None)
             return
         graphs = {source.uop: self.find(source) for source in sources}
         others = {u for u in given if u not in graphs}

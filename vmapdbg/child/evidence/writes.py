@@ -13,7 +13,7 @@ from typing import Any
 from vmapdbg.check.result import LostWrite
 from vmapdbg.child.evidence.tensor_calls import list_awaited
 from vmapdbg.child.listen.releases import SHARDED, buffer_under, find_under, list_writes
-from vmapdbg.child.listen.user_lines import find_user_line
+from vmapdbg.child.listen.user_lines import find_user_line, replace_sources
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import WRITES
 
@@ -62,7 +62,7 @@ class Writes:
         """Returns a UOp with other sources."""
         if src == u.src:
             return u
-        made = u.replace(src=src)
+        made = replace_sources(u, src)
         if u in self.origins:
             self.made.append((made, self.origins[u]))
         return made

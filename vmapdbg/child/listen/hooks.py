@@ -60,11 +60,13 @@ def start(
 
 
 class _Hooks:
-    """Puts hooks on at imports. `_quiet` and `_lowering` count running functions of `_INTERNAL` and `_LOWERING`."""
+    """Puts hooks on at imports. `_quiet` and `_lowering` count running functions of `_INTERNAL` and `_LOWERING`.
+    `_is_replacing`: Tensors get the BUFFERs of a schedule in the place of their values."""
 
     def __init__(self, recorder: Recorder, tensor_ready: Callable[[ModuleType], object]) -> None:
         self.recorder, self.tensor_ready = recorder, tensor_ready
         self._quiet = self._lowering = 0
+        self._is_replacing = False
         # the rewrites that run, outermost first, and how many UOps their contexts had replaced when they began
         self._contexts: list[tuple[Any, int]] = []
         self._set_making: Callable[[bool], None] = lambda noting: None
@@ -79,6 +81,7 @@ class _Hooks:
             "run_rangeify": (self._watch_pass, "the schedules"),
             "schedule_cache": (self._watch_cache, ""),
             "compute_gradient": (self._watch_gradient, ""),
+            "_apply_map_to_tensors": (self._watch_replacing, ""),
             "GlobalCounters": (self._watch_counters, ""),
             "CapturedJit": (self._watch_jit, ""),
             "Tensor": (lambda module: put_around(module.Tensor, "realize", recorder.tally.on_realize, "what ran"), ""),
@@ -221,13 +224,25 @@ class _Hooks:
             result = rewrite(context, root)
         finally:
             self._contexts.pop()
+        # 0.12 goes through a graph node by node, in one context for all
+        added = islice(reversed(context.replace.items()), len(context.replace) - before)
         # what the user's code simplifies gets its line when it is created
-        if self._quiet and not self._lowering and not self.recorder.is_paused:
-            # 0.12 goes through a graph node by node, in one context for all
-            added = islice(reversed(context.replace.items()), len(context.replace) - before)
+        if self._is_replacing:
+            self.recorder.lines.take_over({old: new for old, new in added if old.op is new.op})
+        elif self._quiet and not self._lowering and not self.recorder.is_paused:
             around = [len(outer.replace) - start for outer, start in self._contexts]
             self.recorder.rewritten(dict(reversed(list(added))), root, getattr(context, "bpm_cache", {}), around)
         return result
+
+    def _watch_replacing(self, module: Any) -> None:
+        def on_replacing(replace: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            self._is_replacing = True
+            try:
+                return replace(*args, **kwargs)
+            finally:
+                self._is_replacing = False
+
+        put_around(module, "_apply_map_to_tensors", on_replacing, "user's lines")
 
     def _watch_context(self, module: Any) -> None:
         made, part = self.recorder.context_made, "reasons of realized nodes"

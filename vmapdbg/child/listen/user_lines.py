@@ -99,6 +99,19 @@ def find_user_line(frame: FrameType | None = None) -> str | None:
     return None
 
 
+def find_noted(uop: UOp) -> Origin | None:
+    """Returns the origin that was noted when a UOp was made; None for a UOp of several lines (a constant)."""
+    return None if uop.op.name in _SHARED else uop.__dict__.get(_ORIGIN)
+
+
+def replace_sources(uop: UOp, src: tuple[UOp, ...]) -> UOp:
+    """Returns a UOp with other sources and the same origin."""
+    made = uop.replace(src=src)
+    if _ORIGIN in uop.__dict__:
+        made.__dict__[_ORIGIN] = uop.__dict__[_ORIGIN]
+    return made
+
+
 class UserLines:
     """Notes and follows the origins of UOps."""
 
