@@ -270,6 +270,28 @@ class ExpectedOutput:
     first: tuple[float | int | str, ...]
 
 
+@dataclass(frozen=True)
+class NotFinite:
+    """What makes the first NaN or infinity that `outputs` of the outputs and buffers hold: the first op in the order of
+    the graph that makes one of finite numbers (or NaN of infinities), and without which they hold fewer.
+
+    `op` is the op of the reference ("reduce add": a sum of `terms` numbers), None if the schedule reads memory that has
+    them. `made` of the `total` elements of its value have it; the first, at `index`, is `got`, computed of `operands`.
+    `method` is the method of Tensor that is called at the user's `line`."""
+
+    outputs: int
+    op: str | None = None
+    dtype: str | None = None
+    line: str | None = None
+    method: str | None = None
+    index: tuple[int, ...] = ()
+    got: float | int | str | None = None
+    operands: tuple[float | int | str, ...] = ()
+    terms: int = 0
+    made: int = 0
+    total: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScheduleCheck:
     """One schedule.
@@ -286,6 +308,7 @@ class ScheduleCheck:
     - `lost`: writes to buffers that it reads, which no schedule has. `cut`: gradients that were asked for before it.
     - `unwritten`: buffers that it reads and that no kernel wrote.
     - `is_sharded`: its values are on several devices at once.
+    - `not_finite`: what makes the NaN or infinity that its values have; None if they have none, or only constants do.
     """
 
     schedule: int
@@ -305,6 +328,7 @@ class ScheduleCheck:
     cut: tuple[CutGradient, ...] = ()
     unwritten: tuple[UnwrittenRead, ...] = ()
     is_sharded: bool = False
+    not_finite: NotFinite | None = None
     asked: dict[Counted, int] = field(default_factory=dict[str, int])
     left: tuple[Left, ...] = ()
 

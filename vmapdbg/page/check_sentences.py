@@ -246,6 +246,42 @@ def describe_stale(index: ScheduleIndex, stale: result.StaleRead, reader_number:
     return f"it reads {name} {order}: with what was there then it computes the right values"
 
 
+# *** numbers
+
+_ADVICE = {
+    "log2": "keep its argument above zero: x.maximum(1e-6)",
+    "exp2": "subtract the largest element first: x - x.max(-1, keepdim=True)",
+    "sqrt": "keep its argument above zero: x.maximum(0)",
+    "fdiv": "keep the divisor from zero: x / (y + 1e-6)",
+    "reciprocal": "keep the divisor from zero: x / (y + 1e-6)",
+    "pow": "keep the base above zero: x.maximum(1e-6)",
+}
+"""Op of the reference -> what to try if it makes NaN or infinity."""
+
+
+def describe_not_finite(found: result.NotFinite) -> list[str]:
+    """Returns what makes the first NaN or infinity of a schedule, and what to try."""
+    held = f"{format_plural(found.outputs, 'output has', 'outputs have')} NaN or infinity"
+    if found.op is None:
+        return [f"{held}: memory that it reads has them already"]
+    of = f"a sum of {found.terms:,} numbers" if found.op == "reduce add" else " and ".join(map(str, found.operands))
+    where = format_known(" at {}", list(found.index) or None)
+    name = found.op.removeprefix("reduce ").upper() + format_known(" (Tensor.{})", found.method)
+    made = f"{held}: {name} makes the first, {found.got} of {of}{where}"
+    if found.total > 1:
+        made += f", so at {found.made:,} of its {found.total:,} elements"
+    return [made, *filter(None, [advise_finite(found)])]
+
+
+def advise_finite(found: result.NotFinite) -> str:
+    """Returns what to try against NaN or infinity; nothing if nothing is known to help."""
+    if found.got == "nan" and found.op in {"add", "sub", "reduce add"}:
+        return "infinity minus infinity is NaN: mask with a large finite number in place of infinity"
+    if found.dtype in {"half", "fp8e4m3", "fp8e5m2"} and found.op not in _ADVICE:
+        return f"{found.dtype} holds no larger number: compute it in float"
+    return _ADVICE.get(found.op or "", "")
+
+
 # *** values of a whole program
 
 
@@ -289,9 +325,29 @@ def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding
         faults += [(findings.CUT_GRADIENT, describe_left_out(cut), cut.line) for cut in check.cut]
         faults += [(findings.NEVER_WRITTEN, f"{name}: {describe_unwritten(read)}", None) for read in check.unwritten]
         found += [_make_finding(capture, check, code, message, line=line) for code, message, line in faults]
+        bad = check.not_finite
+        if bad is not None and bad.op is not None and is_first_bad(report, check):
+            message, *advice = describe_not_finite(bad)
+            message = f"{name}: {message}"
+            found.append(
+                _make_finding(capture, check, findings.NOT_FINITE, message, line=bad.line, advice="".join(advice))
+            )
         wrong = repeats.list_new(check)
         found += [_make_wrong(capture, check, output, repeats.explain(check, output)) for output in wrong]
     return tuple(found)
+
+
+def is_first_bad(report: result.CheckReport, check: result.ScheduleCheck) -> bool:
+    """Whether a schedule is the first with NaN or infinity of its origin, or the first of all if it only reads them."""
+    found = check.not_finite
+    alike = [one for one in report.schedules if one.not_finite is not None and _is_alike(found, one.not_finite)]
+    return alike[:1] == [check]
+
+
+def _is_alike(found: result.NotFinite | None, other: result.NotFinite) -> bool:
+    if found is None or found.op is None:
+        return found is not None
+    return (found.op, found.line, found.method) == (other.op, other.line, other.method)
 
 
 def _make_finding(

@@ -143,7 +143,7 @@ class Evaluator:
 
     def _shorten(self, slot: int, shortcut: Product | Windows) -> RangedArray | None:
         """Returns a node's value by its shortcut, or None after computing the skipped nodes, the deepest first."""
-        value = shortcut.compute(self.graph, slot, list(map(self._value, shortcut.sources)))
+        value = self._try_shortcut(slot, shortcut)
         if value is None:
             for inner in reversed(shortcut.skipped):
                 self._check_room(inner)
@@ -153,6 +153,9 @@ class Evaluator:
             numbers = self.rounding.finish(slot, self.graph.nodes[slot], value.numbers)
             return RangedArray(numbers, value.ranges)
         return value
+
+    def _try_shortcut(self, slot: int, shortcut: Product | Windows) -> RangedArray | None:
+        return shortcut.compute(self.graph, slot, list(map(self._value, shortcut.sources)))
 
     def _calculate(self, slot: int, node: OpNode) -> RangedArray:
         spread, ranges = align(list(map(self._value, node.src)))

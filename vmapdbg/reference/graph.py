@@ -101,12 +101,14 @@ class MemoryView(NamedTuple):
 @dataclass
 class OpGraph:
     """`roots` are the positions of the values that are asked for. `inputs` maps the position of each buffer to the
-    names of its contents, one for each device; `ranges` maps each step range to its size."""
+    names of its contents, one for each device; `ranges` maps each step range to its size; `origins` has the user's line
+    and the method of Tensor of the nodes for which they are known."""
 
     nodes: list[OpNode] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
     inputs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     ranges: dict[int, int] = field(default_factory=dict)
+    origins: dict[int, tuple[str, str | None]] = field(default_factory=dict)
 
     def extends(self, other: OpGraph) -> bool:
         """Whether this graph has the nodes of another graph first, with the same inputs: they have the same values."""
@@ -132,7 +134,8 @@ class OpGraph:
         nodes = [self.nodes[slot] for slot in places]
         nodes = [replace(node, src=tuple(places[source] for source in node.src)) for node in nodes]
         inputs = {places[slot]: names for slot, names in self.inputs.items() if slot in places}
-        return OpGraph(nodes, [], inputs, dict(self.ranges)), places
+        origins = {places[slot]: origin for slot, origin in self.origins.items() if slot in places}
+        return OpGraph(nodes, [], inputs, dict(self.ranges), origins), places
 
     def open_ranges(self) -> list[frozenset[int]]:
         """Returns for each node the step ranges that its value may depend on."""

@@ -109,7 +109,7 @@ class Product:
     is_choice: bool = False
 
     def compute(self, graph: OpGraph, slot: int, values: Sequence[RangedArray]) -> RangedArray | None:
-        """Returns the sum, floats in double precision; None if the product must be computed."""
+        """Returns the sum, floats in double precision; None if the products must be computed."""
         if any(value.undefined is not None for value in values):
             return None
         spread, ranges = align(values)
@@ -130,8 +130,8 @@ class Product:
                 moved = [operand.transpose(order) for operand in moved]
         places = tuple(steps + axis for axis in axes)
         total = add_products(moved[0], moved[1], places)
-        if total is None:
-            return None
+        if total is None or (np.isnan(total).any() and not np.isnan(one).any() and not np.isnan(other).any()):
+            return None  # which of the products are undefined is to be known: zero times infinity
         return RangedArray(total if keep else np.squeeze(total, places), ranges)
 
 

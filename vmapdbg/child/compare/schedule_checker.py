@@ -9,9 +9,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from vmapdbg.check.compare import compare
-from vmapdbg.check.result import BufferCheck, ExpectedOutput, OutputCheck, OverwrittenInput, ScheduleCheck, StaleValue
+from vmapdbg.check.result import (
+    BufferCheck,
+    Comparison,
+    ExpectedOutput,
+    OutputCheck,
+    OverwrittenInput,
+    ScheduleCheck,
+    StaleValue,
+)
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
+from vmapdbg.child.compare.not_finite import find_not_finite
 from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
 from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer, Meant
 from vmapdbg.model.account import Left
@@ -20,6 +31,7 @@ from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode, Unknown
 from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import Array, decode, make_plain
+from vmapdbg.values.tolerance import is_float
 
 _Found = TypeVar("_Found")
 _SHOWN = 8  # how many elements of an expected output are reported
@@ -36,6 +48,7 @@ class ScheduleChecker:
         self.evidence, self.read, self.known = evidence, folder.read_data, known
         self.left = evidence.left  # why something was not compared
         self.graphs: list[ComparedGraph] = []  # as the snippet asked for it, then as the pass saw it
+        self.bad: list[int] = []  # nodes whose values have NaN or infinity
 
     def check(self) -> ScheduleCheck:
         """Returns how the schedule compares."""
@@ -48,6 +61,10 @@ class ScheduleChecker:
             outputs += self.check_values(evidence.graphs["asked"])
         elif evidence.refused is not None:
             evidence.leave_all(evidence.refused)
+        not_finite = None
+        if self.bad:
+            origin = Left("outputs", 0, "where its NaN or infinity comes from: ")
+            not_finite = self.attempt(origin, find_not_finite, evidence.graphs["asked"], self.read, self.bad)
         buffers: list[BufferCheck] = []
         passed = evidence.graphs.get("passed")
         if passed is not None and any(output.comparison.status == "wrong" for output in outputs):
@@ -75,6 +92,7 @@ class ScheduleChecker:
             cut=tuple(evidence.cut),
             unwritten=tuple(evidence.unwritten),
             is_sharded=evidence.is_sharded,
+            not_finite=not_finite,
         )
 
     def check_values(self, asked: OpGraph) -> list[OutputCheck]:
@@ -87,10 +105,12 @@ class ScheduleChecker:
         """Takes a step. Returns None if the reference fails in it: then that is the reason why something is left."""
         try:
             return step(*arguments)
+        except Unknown as error:
+            reason = str(error)
         except Exception as error:
-            reason = f"{left.reason}the reference failed: {type(error).__name__}: {first_line(error)}"
-            self.left.append(replace(left, reason=reason))
-            return None
+            reason = f"the reference failed: {type(error).__name__}: {first_line(error)}"
+        self.left.append(replace(left, reason=left.reason + reason))
+        return None
 
     def open(self, graph: OpGraph, known: Mapping[int | None, KnownValues] = {}) -> ComparedGraph:
         """Returns a graph of the evidence, to be compared."""
@@ -139,7 +159,7 @@ class ScheduleChecker:
         if DEVICES in values.ambient_of(root):
             data *= max(1, len(right.data) // max(len(data), 1))  # right values of all devices are joined
         got = Array(data, right.dtype, right.shape)
-        found = graph.compare(root, got, right)
+        found = self.compare(graph, root, got, right)
         check = OutputCheck(number=number, shape=right.shape, dtype=right.dtype, comparison=found)
         if found.status != "wrong":
             return check
@@ -158,6 +178,12 @@ class ScheduleChecker:
         left = Left("outputs", 0, "when it was read: ", number)
         stale = self.attempt(left, find_stale_value, self.evidence, values, root, is_got)
         return replace(check, stale=stale, overwritten=self.attempt(left, self.find_overwritten, values, is_got) or ())
+
+    def compare(self, graph: ComparedGraph, slot: int, got: Array, right: Array) -> Comparison:
+        """Compares what a node got, and notes whether it has NaN or infinity."""
+        if is_float(got.dtype) and not np.isfinite(decode(got)).all():
+            self.bad.append(slot)
+        return graph.compare(slot, got, right)
 
     def is_close(self, graph: ComparedGraph, slot: int, got: Array, other: Array) -> bool:
         """Returns whether the snippet got another value of the graph. Nothing is left over because of this value."""
@@ -204,7 +230,7 @@ class ScheduleChecker:
     def check_buffer(self, graph: ComparedGraph, held: HeldBuffer, number: int, right: Array) -> OutputCheck:
         got = Array(b"".join(map(self.read, held.blobs)), right.dtype, right.shape)
         writer, meant = self.evidence.find_written(held.launch), held.meant
-        comparison, stale = graph.compare(held.slot, got, right), None
+        comparison, stale = self.compare(graph, held.slot, got, right), None
         if meant is not None and comparison.status == "wrong":
             stale = _stale_reader(meant)
         return OutputCheck(

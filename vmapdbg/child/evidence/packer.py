@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from vmapdbg.child.listen.releases import DEVICE_NUMBER, SHARDED
+from vmapdbg.child.listen.user_lines import find_noted
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import ARITHMETIC, RESHAPING, SAME_VALUE, STORES
 from vmapdbg.reference.graph import DEVICES, WRITES, OpGraph, OpNode
@@ -154,7 +155,9 @@ class Packer:
                 missing = [s for s in sources if s not in self.slots]
                 stack += missing
                 if not missing:
-                    self.slots[u] = self._make(u, tuple(self.slots[s] for s in sources))
+                    slot = self.slots[u] = self._make(u, tuple(self.slots[s] for s in sources))
+                    if (origin := find_noted(u)) is not None:
+                        self.graph.origins.setdefault(slot, (origin.line, origin.method))
         except UNEXPECTED as error:
             raise CannotPack(f"its graph cannot be read: {type(error).__name__}: {error}") from error
         return self.slots[root]

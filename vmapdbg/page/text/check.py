@@ -49,9 +49,10 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     repeats = say.Repeats(report)
     for check in report.schedules:
         is_left, wrong = any(left.count for left in check.left), repeats.list_new(check)
-        if wrong or is_left or check.failed or check.lost or check.cut or check.unwritten:
+        is_bad = say.is_first_bad(report, check)
+        if wrong or is_left or check.failed or check.lost or check.cut or check.unwritten or is_bad:
             page.add()
-            _print_schedule(page, capture, check, repeats)
+            _print_schedule(page, capture, check, repeats, is_bad)
     page.print()
 
 
@@ -64,9 +65,11 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     verdict = claim(CHECKED, account, say_ended(capture))
     if wrong:
         verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
-    elif any(check.lost or check.cut or check.unwritten for check in report.schedules):
+    elif any(check.lost or check.cut or check.unwritten or _makes_bad(check) for check in report.schedules):
         verdict = claim(CHECKED._replace(good=CHECKED.partly), account, say_ended(capture))[0], OPEN
     faults = f", {format_plural(lost, 'write')} lost" if lost else ""
+    if bad := sum(check.not_finite.outputs for check in report.schedules if check.not_finite is not None):
+        faults += f", {format_plural(bad, 'value')} with NaN or infinity"
     if failed:
         faults += f", {format_plural(failed, 'schedule')} failed"
     page.add((capture.snippet, "bold"), "  ", verdict, (faults, ALERT), (say_left(CHECKED, account.left), "yellow"))
@@ -82,6 +85,10 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
         page.add((f"{len(excused)} not equal to the bit: {', '.join(counts)}", "dim"), indent=2)
 
 
+def _makes_bad(check: ScheduleCheck) -> bool:
+    return check.not_finite is not None and check.not_finite.op is not None
+
+
 def _print_graph_error(page: Page, capture: Capture) -> None:
     """Prints an error that tinygrad raised while the snippet built a graph: nothing can be compared with it."""
     error = capture.error
@@ -93,8 +100,9 @@ def _print_graph_error(page: Page, capture: Capture) -> None:
     page.add("there is no graph of what it failed in: nothing of it was compared", indent=4)
 
 
-def _print_schedule(page: Page, capture: Capture, check: ScheduleCheck, repeats: say.Repeats) -> None:
-    """Prints a schedule or replay with its wrong outputs, each with sentences about other replays."""
+def _print_schedule(page: Page, capture: Capture, check: ScheduleCheck, repeats: say.Repeats, is_bad: bool) -> None:
+    """Prints a schedule or replay with its wrong outputs, each with sentences about other replays; `is_bad`: with where
+    its NaN and infinity come from."""
     index = index_of(capture.schedules[check.schedule])
     page.add((say.name_check(check), "bold"), page.places.format(check.line, "  {}"))
     if check.failed is not None:
@@ -104,6 +112,10 @@ def _print_schedule(page: Page, capture: Capture, check: ScheduleCheck, repeats:
     for left in (*check.lost, *check.cut):
         page.add((describe_left_out(left), ALERT), page.place(left.line), indent=2)
     page.add_each(map(describe_unwritten, check.unwritten), ALERT, indent=2)
+    if is_bad and check.not_finite is not None:
+        made, *advice = say.describe_not_finite(check.not_finite)
+        page.add((made, ALERT), page.place(check.not_finite.line), indent=2)
+        page.add_each((f"try: {one}" for one in advice), indent=4)
     for output in repeats.list_new(check):
         _print_output(page, capture, check, output)
         page.add_each(repeats.explain(check, output), ALERT, indent=4)

@@ -1,0 +1,103 @@
+"""`check` says where numbers go wrong although tinygrad computes what the program asks for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lanes import one_of
+from tool import run_tool, write
+
+HEAD = """from tinygrad import Tensor, dtypes
+x = Tensor([[1.0, 100.0, 3.0], [4.0, 5.0, 0.0]]).realize()
+"""
+# what makes the first NaN or infinity: the code on line 3 -> op, method, what it makes, of what, at which index
+MADE: dict[str, tuple[str, str | None, Any, list[Any], list[int]]] = {
+    "y = x.log() * 2": ("log2", "log", "-inf", [0.0], [1, 2]),
+    "e = x.exp(); y = e / e.sum(-1, keepdim=True)": ("exp2", "exp", "inf", [pytest.approx(144.27, abs=0.01)], [0, 1]),
+    "y = (x - 4).sqrt().sum()": ("sqrt", "sqrt", "nan", [-3.0], [0, 0]),
+    "y = 1 / x": ("reciprocal", "__rtruediv__", "inf", [0.0], [1, 2]),
+    "y = (x * 1e30 * 1e10).sum(1)": ("mul", "__mul__", "inf", [1e30, 1e10], [0, 0]),
+    "y = (x * 700).cast(dtypes.half) + 1": ("cast", "cast", "inf", [70000.0], [0, 1]),
+    "y = (x > 9).where(x, -float('inf')).softmax()": ("add", "softmax", "nan", ["-inf", "inf"], [1, 0]),
+}
+
+
+def check(text: str, folder: Path, *options: str, status: int) -> dict[str, Any]:
+    write(folder, text)
+    done = run_tool("check", "snippet.py", "--json", *options, cwd=folder)
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("line", one_of(MADE, 3))
+def test_the_op_that_makes_the_first_nan_or_infinity(line: str, tmp_path: Path) -> None:
+    document = check(f"{HEAD}{line}\ny.realize()\n", tmp_path, status=1)
+    found, (finding,) = document["schedules"][-1]["not_finite"], document["findings"]
+    op, method, got, operands, index = MADE[line]
+    assert (found["op"], found["method"], found["got"], found["index"]) == (op, method, got, index)
+    assert found["operands"] == [one if isinstance(one, str) else pytest.approx(one) for one in operands]
+    assert found["line"] == finding["line"] == "snippet.py:3"
+    assert (found["outputs"], finding["code"]) == (1, "VD301")
+
+
+RIGHT = """from tinygrad import Tensor
+x = Tensor([[1.0, 0.0, 3.0], [4.0, 5.0, 0.0]]).realize()
+keep = x > 2
+# an infinity that the program asks for, as a mask, and one that does not reach the result
+masked = keep.where(x, -float("inf")).realize()
+masked.softmax().realize()
+(x > 0).where(x.log(), 0.0).realize()
+Tensor.full((3,), float("nan")).contiguous().realize()
+"""
+
+
+def test_numbers_that_are_asked_for_are_no_finding(tmp_path: Path) -> None:
+    document = check(RIGHT, tmp_path, status=0)
+    assert document["findings"] == []
+    assert [one["not_finite"] for one in document["schedules"]] == [None] * len(document["schedules"])
+
+
+TRAINS = """from tinygrad import Tensor, TinyJit
+w = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
+
+@TinyJit
+def step(x):
+    w.assign((w @ x).exp())
+    return w.realize()
+
+for i in range(6):
+    step(Tensor([[0.5 + i, 0.0], [0.0, 1.0]]).realize())
+"""
+
+
+def test_the_first_step_of_a_training_that_makes_them(tmp_path: Path) -> None:
+    """The steps after it read memory that has them already: no other finding."""
+    document = check(TRAINS, tmp_path, "--patches", "none", status=1)
+    found = [(one["replay"], one["not_finite"]["op"]) for one in document["schedules"] if one["not_finite"]]
+    assert [op for _, op in found][:1] == ["exp2"]
+    assert {op for _, op in found[1:]} <= {"exp2", None}
+    finding = document["findings"][0]
+    assert (finding["code"], finding["line"]) == ("VD301", "snippet.py:6")
+    done = run_tool("check", "snippet.py", "--patches", "none", cwd=tmp_path)
+    assert "with NaN or infinity" in done.stdout.splitlines()[0] + done.stdout.splitlines()[1]
+    assert "all right" not in done.stdout
+
+
+LATER = """from tinygrad import Tensor
+w = Tensor([1.0, 2.0]).realize()
+a = w * 3
+b = a.log() - 9
+
+a.realize()
+b.exp().realize()
+"""
+
+
+def test_a_value_keeps_its_line_if_a_part_of_it_is_realized(tmp_path: Path) -> None:
+    write(tmp_path, LATER)
+    document = json.loads(run_tool("show", "snippet.py", "--json", cwd=tmp_path).stdout)
+    nodes = [node for one in document["schedules"] for node in one["nodes"]]
+    assert {node["line"] for node in nodes if node["op"] == "LOG2"} == {"snippet.py:4"}
