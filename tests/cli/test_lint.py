@@ -156,6 +156,8 @@ def test_run_lints_a_whole_program(tmp_path: Path) -> None:
     (tmp_path / "exits.py").write_text(REALIZES + "raise SystemExit(7)\n", encoding="utf-8")
     exits = run_tool("run", "--lint", *OFF, "exits.py", cwd=tmp_path)
     assert (exits.returncode, "VD101" in exits.stderr) == (7, True)
+    write(tmp_path, "print(1)\n", "idle.py")
+    assert "no kernels to check in 0 schedules" in run_tool("run", "--lint", "idle.py", cwd=tmp_path).stderr
     clean = run_tool("run", "--lint", "a.py", cwd=tmp_path)
     assert clean.returncode == 0
     assert "vmapdbg lint: no finding in 2 kernels" in clean.stderr

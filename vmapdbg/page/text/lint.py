@@ -64,9 +64,10 @@ def _print_headline(page: Page, capture: Capture, ignored: int) -> None:
     kernels = count_kernels(capture.schedules)
     account = account_of_linted(capture)
     ended = say_ended(capture)
-    found, about = _count_findings(len(capture.findings), account, ended), f" in {format_plural(kernels, 'kernel')}"
+    found = _count_findings(len(capture.findings), kernels, account, ended)
+    about = f" in {format_plural(kernels, 'kernel')}"
     if not kernels and not capture.findings:
-        found, about = ("no kernels to check", ALERT), ": the snippet created no schedule"
+        about = ": the snippet created no schedule"
         if capture.schedules:
             about = f": {format_plural(len(capture.schedules), 'schedule')} without kernels"
     about += format_known(", {}", ended) + f", target {capture.target}"
@@ -76,8 +77,10 @@ def _print_headline(page: Page, capture: Capture, ignored: int) -> None:
     page.add((capture.snippet, "bold"), "  ", found, about, (say_left(LINTED, account.left), "yellow"))
 
 
-def _count_findings(count: int, account: Account, ended: str = "") -> tuple[str, str]:
-    return (format_plural(count, "finding"), ALERT) if count else claim_clean(account, ended)
+def _count_findings(count: int, kernels: int, account: Account, ended: str = "") -> tuple[str, str]:
+    if count:
+        return format_plural(count, "finding"), ALERT
+    return claim_clean(account, ended) if kernels else ("no kernels to check", ALERT)
 
 
 def _print_finding(
@@ -127,13 +130,15 @@ def print_run(document: RunDocument, console: Console) -> None:
     for reason, count in list(document.failed.items())[:_MOST_FAILURES]:
         sentence = f"{format_plural(count, 'schedule')} could not be checked: {reason.splitlines()[0][:200]}"
         page.add((sentence, "yellow"))
-    counts = f" in {format_plural(document.kernels, 'kernel')} of {format_plural(document.schedules, 'schedule')}"
+    counts = f" in {format_plural(document.schedules, 'schedule')}"
+    if document.kernels:
+        counts = f" in {format_plural(document.kernels, 'kernel')} of {format_plural(document.schedules, 'schedule')}"
     if document.ignored:
         counts += f", {document.ignored} ignored by comments"
     if document.undecided:
         counts += f" ({document.undecided:,} kernels have an address that is unknown)"
     account = document.account or Account()
-    found = _count_findings(len(document.findings), account)
+    found = _count_findings(len(document.findings), document.kernels, account)
     page.add("vmapdbg lint: ", found, counts, (say_left(LINTED, account.left), "yellow"))
     page.print()
 
