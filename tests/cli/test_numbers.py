@@ -35,7 +35,7 @@ def check(text: str, folder: Path, *options: str, status: int) -> dict[str, Any]
 @pytest.mark.parametrize("line", one_of(MADE, 3))
 def test_the_op_that_makes_the_first_nan_or_infinity(line: str, tmp_path: Path) -> None:
     document = check(f"{HEAD}{line}\ny.realize()\n", tmp_path, status=1)
-    found, (finding,) = document["schedules"][-1]["not_finite"], document["findings"]
+    (found,), (finding,) = document["schedules"][1]["numbers"], document["findings"]
     op, method, got, operands, index = MADE[line]
     assert (found["op"], found["method"], found["got"], found["index"]) == (op, method, got, index)
     assert found["operands"] == [one if isinstance(one, str) else pytest.approx(one) for one in operands]
@@ -57,7 +57,7 @@ Tensor.full((3,), float("nan")).contiguous().realize()
 def test_numbers_that_are_asked_for_are_no_finding(tmp_path: Path) -> None:
     document = check(RIGHT, tmp_path, status=0)
     assert document["findings"] == []
-    assert [one["not_finite"] for one in document["schedules"]] == [None] * len(document["schedules"])
+    assert not any(one["numbers"] for one in document["schedules"])
 
 
 TRAINS = """from tinygrad import Tensor, TinyJit
@@ -76,14 +76,64 @@ for i in range(6):
 def test_the_first_step_of_a_training_that_makes_them(tmp_path: Path) -> None:
     """The steps after it read memory that has them already: no other finding."""
     document = check(TRAINS, tmp_path, "--patches", "none", status=1)
-    found = [(one["replay"], one["not_finite"]["op"]) for one in document["schedules"] if one["not_finite"]]
-    assert [op for _, op in found][:1] == ["exp2"]
-    assert {op for _, op in found[1:]} <= {"exp2", None}
-    finding = document["findings"][0]
+    first, *later = [found["op"] for one in document["schedules"] for found in one["numbers"]]
+    assert first == "exp2"
+    assert set(later) <= {"exp2", None}
+    (finding,) = document["findings"]
     assert (finding["code"], finding["line"]) == ("VD301", "snippet.py:6")
     done = run_tool("check", "snippet.py", "--patches", "none", cwd=tmp_path)
     assert "with NaN or infinity" in done.stdout.splitlines()[0] + done.stdout.splitlines()[1]
     assert "all right" not in done.stdout
+
+
+# what loses the digits: the code on line 3 -> op, dtype, line
+LOSES: dict[str, tuple[str, str]] = {
+    "y = (x + 1e5).square().mean() - (x + 1e5).mean().square()": ("add", "float"),
+    "y = (x.half().reshape(-1, 1) * 0.001).expand(6, 8192).contiguous().sum(1, dtype=dtypes.half)": (
+        "reduce add",
+        "half",
+    ),
+    "y = (x * 3.3e7 + 0.1).sin()": ("sin", "float"),
+    "y = (x * 1e-9 + 1).log()": ("log2", "float"),
+}
+
+
+@pytest.mark.parametrize("line", one_of(LOSES, 2))
+def test_the_op_that_loses_digits(line: str, tmp_path: Path) -> None:
+    document = check(f"{HEAD}{line}\ny.realize()\n", tmp_path, status=1)
+    found = [fault for one in document["schedules"] for fault in one["numbers"]]
+    assert [(one["kind"], one["op"], one["dtype"]) for one in found] == [("lost-digits", *LOSES[line])]
+    assert found[0]["digits"] < 2
+    assert [(one["code"], one["line"]) for one in document["findings"]] == [("VD302", "snippet.py:3")]
+
+
+KEEPS = """from tinygrad import Tensor, dtypes
+Tensor.manual_seed(1)
+x = (Tensor.rand(4, 512).realize() + 100).realize()
+((x - x.mean(1, keepdim=True)) ** 2).mean(1).realize()
+x.layernorm().realize()
+(x - 100).half().softmax().realize()
+x.bfloat16().sum(1).realize()
+# zero, but for rounding
+(x - x * 1.0).realize()
+(x.softmax().sum(1) - 1).realize()
+"""
+
+
+def test_digits_that_stay_are_no_finding(tmp_path: Path) -> None:
+    document = check(KEEPS, tmp_path, status=0)
+    assert document["findings"] == []
+
+
+def test_a_program_may_expect_them(tmp_path: Path) -> None:
+    """`run --check` lists them, without another exit code."""
+    write(tmp_path, f"{HEAD}x.log().realize()\n")
+    done = run_tool("run", "--check", "snippet.py", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "snippet.py:3  VD301 NaN or infinity" in done.stderr
+    assert "all right" not in done.stderr
+    document = json.loads(run_tool("run", "--check", "--json", "snippet.py", cwd=tmp_path).stdout)
+    assert [(one["code"], one["number"]["op"]) for one in document["numbers"]] == [("VD301", "log2")]
 
 
 LATER = """from tinygrad import Tensor

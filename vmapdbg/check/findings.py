@@ -8,7 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from vmapdbg.check.result import ExpectedOutput, OutputCheck, ScheduleCheck, UnwrittenRead, settle_checks
+from vmapdbg.check.result import (
+    ExpectedOutput,
+    NumberFault,
+    NumberFaultKind,
+    OutputCheck,
+    ScheduleCheck,
+    UnwrittenRead,
+    settle_checks,
+)
 from vmapdbg.model.account import UNKNOWN, Account, Left
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.crash import Crash
@@ -20,7 +28,7 @@ CRASHES, ENDLESS = "VD204", "VD205"
 LOST_WRITE, CUT_GRADIENT = "VD206", "VD207"
 OVERWRITTEN, STALE_READ, LIVE_CHANGED = "VD208", "VD209", "VD210"
 NOT_CHOSEN, NEVER_WRITTEN = "VD211", "VD212"
-NOT_FINITE = "VD301"
+NUMBERS: dict[NumberFaultKind, str] = {"not-finite": "VD301", "lost-digits": "VD302"}
 
 CHANGED = {"pending": LOST_WRITE, "input": OVERWRITTEN, "live": LIVE_CHANGED, "unchosen": NOT_CHOSEN}
 
@@ -84,8 +92,9 @@ class ProgramFinding:
     """A fault of a program with its user's line: in which tests, and how often; `message` is the sentence about it.
 
     For a wrong value, `output` is the first case, and `replay` the number of a replay by TinyJit, from 1; `unwritten`
-    is a buffer that was read and never written. For a rewrite of tinygrad without end that was stopped, `crash` has the
-    nodes and the rules, and `expected` what should have been computed, if known.
+    is a buffer that was read and never written; `number` an op that makes numbers go wrong. For a rewrite of tinygrad
+    without end that was stopped, `crash` has the nodes and the rules, and `expected` what should have been computed, if
+    known.
     """
 
     code: str
@@ -95,6 +104,7 @@ class ProgramFinding:
     output: OutputCheck | None = None
     replay: int | None = None
     unwritten: UnwrittenRead | None = None
+    number: NumberFault | None = None
     message: str = ""
     crash: Crash | None = None
     expected: tuple[ExpectedOutput, ...] = ()
@@ -108,7 +118,8 @@ class ProgramCheck:
     `schedules` counts the schedules of `Tensor.realize`, and `compared` the schedules with compared values. `replays`
     and `replays_compared` count the replays of TinyJit in the same way. `values` counts all compared values, and
     `unchecked` the reasons why something was not compared. `findings` are wrong values, `endless` are rewrites that
-    were stopped. `account` compares what happened in all processes, counted apart, with what was compared.
+    were stopped, and `numbers` ops that make NaN or infinity, or lose digits: a program may expect that. `account`
+    compares what happened in all processes, counted apart, with what was compared.
     """
 
     schema: Literal[1]
@@ -123,6 +134,7 @@ class ProgramCheck:
     unchecked: dict[str, int]
     findings: tuple[ProgramFinding, ...]
     endless: tuple[ProgramFinding, ...] = ()
+    numbers: tuple[ProgramFinding, ...] = ()
     account: Account | None = None
 
 
@@ -133,6 +145,7 @@ def sum_up(checks: Iterable[CheckedSchedule], counted: Account | None = None, re
     unchecked: Counter[str] = Counter()
     wrong: dict[object, ProgramFinding] = {}
     endless: dict[object, ProgramFinding] = {}
+    numbers: dict[object, ProgramFinding] = {}
     accounts: list[Account] = []
     for one in checks:
         check = one.check
@@ -152,6 +165,10 @@ def sum_up(checks: Iterable[CheckedSchedule], counted: Account | None = None, re
         for read in check.unwritten:
             new = ProgramFinding(NEVER_WRITTEN, check.line, (one.test,), 1, unwritten=read)
             _add(wrong, (check.line, NEVER_WRITTEN, read), new)
+        for fault in check.numbers:
+            if fault.op is not None:
+                new = ProgramFinding(NUMBERS[fault.kind], fault.line, (one.test,), 1, replay=check.replay, number=fault)
+                _add(numbers, fault.origin, new)
         if check.crash is not None:
             # its progress, and the number of the schedule, are chance
             same = check.line, replace(check.crash, done=None, schedule=None)
@@ -170,6 +187,7 @@ def sum_up(checks: Iterable[CheckedSchedule], counted: Account | None = None, re
         unchecked=dict(unchecked.most_common()),
         findings=tuple(wrong.values()),
         endless=tuple(endless.values()),
+        numbers=tuple(numbers.values()),
         account=settle_checks(counted or Account(), accounts, rest),
     )
 

@@ -20,6 +20,7 @@ CheckedKind = Literal["output", "assigned", "input", "live", "unchosen", "pendin
 OrderKind = Literal["stale reader", "early reader"]
 Filling = Literal["zero", "nan"]
 Maker = Literal["scheduler", "lowering", "codegen", "compiler", "not-told"]
+NumberFaultKind = Literal["not-finite", "lost-digits"]
 PassStatus = Literal["right", "wrong", "unknown"]
 PassKind = Literal["rewrite", "order", "codegen", "run"]
 FollowedKind = Literal["output", "buffer"]
@@ -271,14 +272,20 @@ class ExpectedOutput:
 
 
 @dataclass(frozen=True)
-class NotFinite:
-    """What makes the first NaN or infinity that `outputs` of the outputs and buffers hold: the first op in the order of
-    the graph that makes one of finite numbers (or NaN of infinities), and without which they hold fewer.
+class NumberFault:
+    """An op that makes numbers go wrong although tinygrad computes what the program asks for.
 
-    `op` is the op of the reference ("reduce add": a sum of `terms` numbers), None if the schedule reads memory that has
-    them. `made` of the `total` elements of its value have it; the first, at `index`, is `got`, computed of `operands`.
-    `method` is the method of Tensor that is called at the user's `line`."""
+    - `kind`: `not-finite`, the first op in the order of the graph that makes NaN or infinity of finite numbers (or NaN
+      of infinities); `lost-digits`, the first op whose operands are exact and whose result is not. The proof: without
+      it `outputs` of the schedule's outputs and buffers have less NaN and infinity, or have their digits.
+    - `op`: the op of the reference ("reduce add": a sum of `terms` numbers), None if memory that the schedule reads has
+      NaN or infinity already. `method` is the method of Tensor that is called at the user's `line`.
+    - `faulty` of the `total` elements of its value are so (of lost digits: the worst). The first, at `index`, is `got`,
+      computed of `operands`; for lost digits it is `expected` in double precision.
+    - `digits`: how many digits the worst output still has, as a share of its largest element.
+    """
 
+    kind: NumberFaultKind
     outputs: int
     op: str | None = None
     dtype: str | None = None
@@ -286,10 +293,17 @@ class NotFinite:
     method: str | None = None
     index: tuple[int, ...] = ()
     got: float | int | str | None = None
+    expected: float | int | str | None = None
     operands: tuple[float | int | str, ...] = ()
     terms: int = 0
-    made: int = 0
+    faulty: int = 0
     total: int = 0
+    digits: float = 0
+
+    @property
+    def origin(self) -> tuple[str | None, ...]:
+        """What is the same in the next step of a training."""
+        return self.kind, self.op, self.line, self.method
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,7 +322,7 @@ class ScheduleCheck:
     - `lost`: writes to buffers that it reads, which no schedule has. `cut`: gradients that were asked for before it.
     - `unwritten`: buffers that it reads and that no kernel wrote.
     - `is_sharded`: its values are on several devices at once.
-    - `not_finite`: what makes the NaN or infinity that its values have; None if they have none, or only constants do.
+    - `numbers`: what makes its values NaN or infinity, unless only constants do, and what loses their digits.
     """
 
     schedule: int
@@ -328,7 +342,7 @@ class ScheduleCheck:
     cut: tuple[CutGradient, ...] = ()
     unwritten: tuple[UnwrittenRead, ...] = ()
     is_sharded: bool = False
-    not_finite: NotFinite | None = None
+    numbers: tuple[NumberFault, ...] = ()
     asked: dict[Counted, int] = field(default_factory=dict[str, int])
     left: tuple[Left, ...] = ()
 

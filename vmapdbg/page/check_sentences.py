@@ -13,6 +13,7 @@ from vmapdbg.model.capture import Capture, Finding, Kernel
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect, join_first
 from vmapdbg.page.sentences import describe_crash, describe_expected, describe_left_out, describe_unwritten
+from vmapdbg.values.tolerance import NARROW
 
 _Compared = TypeVar("_Compared", result.OutputCheck, result.BufferCheck)
 
@@ -257,45 +258,72 @@ _ADVICE = {
     "pow": "keep the base above zero: x.maximum(1e-6)",
 }
 """Op of the reference -> what to try if it makes NaN or infinity."""
+_DIFFERENCES = {"add", "sub", "mulacc", "reduce add"}
 
 
-def describe_not_finite(found: result.NotFinite) -> list[str]:
-    """Returns what makes the first NaN or infinity of a schedule, and what to try."""
-    held = f"{format_plural(found.outputs, 'output has', 'outputs have')} NaN or infinity"
+def describe_numbers(found: result.NumberFault) -> list[str]:
+    """Returns what makes numbers go wrong in a schedule, and what to try."""
+    outputs = format_plural(found.outputs, "output")
     if found.op is None:
-        return [f"{held}: memory that it reads has them already"]
+        return [f"{outputs} with NaN or infinity: memory that it reads has them already"]
     of = f"a sum of {found.terms:,} numbers" if found.op == "reduce add" else " and ".join(map(str, found.operands))
     where = format_known(" at {}", list(found.index) or None)
-    name = found.op.removeprefix("reduce ").upper() + format_known(" (Tensor.{})", found.method)
-    made = f"{held}: {name} makes the first, {found.got} of {of}{where}"
+    name = f"{found.op.removeprefix('reduce ').upper()} {found.dtype}{format_known(' (Tensor.{})', found.method)}"
+    if found.kind == "lost-digits":
+        left = f"{outputs} with {format_plural(int(found.digits), 'right digit')} left"
+        made = f"{left}: {name} loses them, {found.got} of {of}{where}, in double {found.expected}"
+        if found.got is None:
+            made = f"{left}: {name} adds {found.terms:,} numbers in {found.dtype}"
+        return [made, *filter(None, [_advise_digits(found)])]
+    made = f"{outputs} with NaN or infinity: {name} makes the first, {found.got} of {of}{where}"
     if found.total > 1:
-        made += f", so at {found.made:,} of its {found.total:,} elements"
-    return [made, *filter(None, [advise_finite(found)])]
+        made += f", so at {found.faulty:,} of its {found.total:,} elements"
+    return [made, *filter(None, [_advise_finite(found)])]
 
 
-def advise_finite(found: result.NotFinite) -> str:
-    """Returns what to try against NaN or infinity; nothing if nothing is known to help."""
-    if found.got == "nan" and found.op in {"add", "sub", "reduce add"}:
+def _advise_finite(found: result.NumberFault) -> str:
+    if found.got == "nan" and found.op in _DIFFERENCES:
         return "infinity minus infinity is NaN: mask with a large finite number in place of infinity"
-    if found.dtype in {"half", "fp8e4m3", "fp8e5m2"} and found.op not in _ADVICE:
+    if found.dtype in NARROW and found.op not in _ADVICE:
         return f"{found.dtype} holds no larger number: compute it in float"
     return _ADVICE.get(found.op or "", "")
+
+
+def _advise_digits(found: result.NumberFault) -> str:
+    if found.dtype in NARROW:
+        return "compute it in float: .sum(dtype=dtypes.float), or x.float() before it"
+    if found.op in _DIFFERENCES:
+        return "the difference of large numbers: subtract what they share (their mean) first, or compute it in double"
+    return "its argument is too large, or too near a pole, for its dtype: make it smaller, or compute it in double"
+
+
+def list_new_numbers(report: result.CheckReport, check: result.ScheduleCheck) -> list[result.NumberFault]:
+    """Returns the faults of a schedule's numbers that no earlier schedule has; only the first of all may be no op's."""
+
+    before = list(itertools.takewhile(lambda one: one is not check, report.schedules))
+    known = {found.origin for one in before for found in one.numbers}
+    kinds = {found.kind for one in before for found in one.numbers}
+    return [one for one in check.numbers if one.origin not in known and (one.op is not None or one.kind not in kinds)]
 
 
 # *** values of a whole program
 
 
 def add_messages(found: findings.ProgramCheck) -> findings.ProgramCheck:
-    """Returns the results with a sentence for each wrong value and each rewrite that was stopped."""
-    wrong = tuple(replace(one, message="; ".join(_explain_finding(one))) for one in found.findings)
-    endless = tuple(replace(one, message="; ".join(_explain_finding(one))) for one in found.endless)
-    return replace(found, findings=wrong, endless=endless)
+    """Returns the results with a sentence for each finding."""
+
+    def add(every: Sequence[findings.ProgramFinding]) -> tuple[findings.ProgramFinding, ...]:
+        return tuple(replace(one, message="; ".join(_explain_finding(one))) for one in every)
+
+    return replace(found, findings=add(found.findings), endless=add(found.endless), numbers=add(found.numbers))
 
 
 def _explain_finding(found: findings.ProgramFinding) -> list[str]:
     output = found.output
     if found.unwritten is not None:
         return [describe_unwritten(found.unwritten)]
+    if found.number is not None:
+        return describe_numbers(found.number)
     if output is None:
         return describe_endless(found)
     # `output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`
@@ -325,29 +353,14 @@ def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding
         faults += [(findings.CUT_GRADIENT, describe_left_out(cut), cut.line) for cut in check.cut]
         faults += [(findings.NEVER_WRITTEN, f"{name}: {describe_unwritten(read)}", None) for read in check.unwritten]
         found += [_make_finding(capture, check, code, message, line=line) for code, message, line in faults]
-        bad = check.not_finite
-        if bad is not None and bad.op is not None and is_first_bad(report, check):
-            message, *advice = describe_not_finite(bad)
-            message = f"{name}: {message}"
-            found.append(
-                _make_finding(capture, check, findings.NOT_FINITE, message, line=bad.line, advice="".join(advice))
-            )
+        for fault in list_new_numbers(report, check):
+            message, *advice = describe_numbers(fault)
+            if fault.op is not None:
+                code, text = findings.NUMBERS[fault.kind], f"{name}: {message}"
+                found.append(_make_finding(capture, check, code, text, line=fault.line, advice="".join(advice)))
         wrong = repeats.list_new(check)
         found += [_make_wrong(capture, check, output, repeats.explain(check, output)) for output in wrong]
     return tuple(found)
-
-
-def is_first_bad(report: result.CheckReport, check: result.ScheduleCheck) -> bool:
-    """Whether a schedule is the first with NaN or infinity of its origin, or the first of all if it only reads them."""
-    found = check.not_finite
-    alike = [one for one in report.schedules if one.not_finite is not None and _is_alike(found, one.not_finite)]
-    return alike[:1] == [check]
-
-
-def _is_alike(found: result.NotFinite | None, other: result.NotFinite) -> bool:
-    if found is None or found.op is None:
-        return found is not None
-    return (found.op, found.line, found.method) == (other.op, other.line, other.method)
 
 
 def _make_finding(

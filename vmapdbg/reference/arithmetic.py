@@ -13,13 +13,12 @@ import numpy as np
 from vmapdbg.reference.graph import OpGraph, OpNode
 from vmapdbg.reference.value import Mask
 from vmapdbg.values.numbers import NUMPY_DTYPES, Array, Numbers, decode, encode, round_numbers
-from vmapdbg.values.tolerance import EPSILON, ITEMSIZE, count_terms, is_float, measure_rounding
+from vmapdbg.values.tolerance import EPSILON, ITEMSIZE, NARROW, count_terms, is_float, measure_rounding
 
 Found = tuple[Numbers, Mask | None]
 """Numbers, and which of them are undefined; None: all are defined."""
 
-_NARROW = {"half", "bfloat16", "fp8e4m3", "fp8e5m2"}
-_CARRIERS = {**NUMPY_DTYPES, **dict.fromkeys(_NARROW, np.float32)}
+_CARRIERS = {**NUMPY_DTYPES, **dict.fromkeys(NARROW, np.float32)}
 
 
 def carrier_of(dtype: str) -> np.dtype[Any]:
@@ -30,7 +29,7 @@ def carrier_of(dtype: str) -> np.dtype[Any]:
 def settle(numbers: Numbers, dtype: str) -> Numbers:
     """Returns numbers as numbers of a dtype, in its carrier: floats are rounded."""
     with np.errstate(over="ignore", invalid="ignore"):
-        if dtype in _NARROW:
+        if dtype in NARROW:
             return round_numbers(numbers, dtype).astype(np.float32, copy=False)
         return np.asarray(numbers, dtype=_CARRIERS[dtype])
 
@@ -276,7 +275,7 @@ class InDouble(Rounding):
         result = np.asarray(numbers, dtype=np.float64) if is_widened else super().finish(slot, node, numbers)
         if self.seed is None or not (is_rounded(node) or (is_widened and node.op == "const")):
             return result
-        roundings = math.sqrt(_roundings_of(self.graph, node))
+        roundings = math.sqrt(roundings_of(self.graph, node))
         if is_widened:
             # a sum rounds each of its partial sums, in any order
             moved = self._move(slot, result, node.dtype, max(1.0, roundings / 2))
@@ -343,11 +342,12 @@ def count_roundings(graph: OpGraph) -> list[int]:
     variances: list[float] = []
     for node in graph.nodes:
         before = max((variances[source] for source in node.src), default=0.0)
-        variances.append(before + measure_rounding(node.dtype, _roundings_of(graph, node)))
+        variances.append(before + measure_rounding(node.dtype, roundings_of(graph, node)))
     return [count_terms(node.dtype, variance) for node, variance in zip(graph.nodes, variances, strict=True)]
 
 
-def _roundings_of(graph: OpGraph, node: OpNode) -> int:
+def roundings_of(graph: OpGraph, node: OpNode) -> int:
+    """Returns how often a node's op rounds: n times for a sum of n numbers."""
     if not is_rounded(node):
         return 0
     if node.op != "reduce":

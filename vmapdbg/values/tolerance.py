@@ -27,6 +27,8 @@ FLOAT_BITS = {
 """Float dtype -> bits of the exponent and of the mantissa."""
 EPSILON = {name: 2.0**-mantissa for name, (_, mantissa) in FLOAT_BITS.items()}
 """dtype -> distance from 1 to the next larger number."""
+NARROW = frozenset({"half", "bfloat16", "fp8e4m3", "fp8e5m2"})
+"""Floats smaller than a float."""
 SMALLEST = {name: 2.0 ** (2 - 2 ** (exponent - 1) - mantissa) for name, (exponent, mantissa) in FLOAT_BITS.items()}
 """dtype -> the smallest number above zero."""
 # other names of the same dtypes, in other releases and in renderers

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from vmapdbg.check.compare import compare, excuse_rounding
 from vmapdbg.check.result import Comparison
+from vmapdbg.child.compare.number_faults import measure_error
 from vmapdbg.model.account import Left
 from vmapdbg.reference.arithmetic import InDouble, count_roundings
 from vmapdbg.reference.evaluate import Evaluator
@@ -154,6 +155,13 @@ class ComparedGraph:
             if excused.status != "wrong":
                 break
         return excused
+
+    def measure_error(self, slot: int, got: Array) -> float | None:
+        """Returns the largest error of a value as a share of its largest element, None if no digits are lost."""
+        if not self.values.roundings[slot] or got.dtype == "double":
+            return None
+        wide = self._compute_precisely(DOUBLE, slot)
+        return None if isinstance(wide, str) or wide.shape != got.shape else measure_error(got, wide)
 
     def _compute_precisely(self, precision: int, slot: int) -> Array | str:
         """Computes a node, and all of `together` with it: each of them needs most of the graph."""

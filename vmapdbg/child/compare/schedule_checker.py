@@ -16,13 +16,14 @@ from vmapdbg.check.result import (
     BufferCheck,
     Comparison,
     ExpectedOutput,
+    NumberFault,
     OutputCheck,
     OverwrittenInput,
     ScheduleCheck,
     StaleValue,
 )
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
-from vmapdbg.child.compare.not_finite import find_not_finite
+from vmapdbg.child.compare.number_faults import find_lost_digits, find_not_finite
 from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
 from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer, Meant
 from vmapdbg.model.account import Left
@@ -49,6 +50,7 @@ class ScheduleChecker:
         self.left = evidence.left  # why something was not compared
         self.graphs: list[ComparedGraph] = []  # as the snippet asked for it, then as the pass saw it
         self.bad: list[int] = []  # nodes whose values have NaN or infinity
+        self.inexact: dict[int, float] = {}  # nodes whose values have lost digits -> their error
 
     def check(self) -> ScheduleCheck:
         """Returns how the schedule compares."""
@@ -61,10 +63,13 @@ class ScheduleChecker:
             outputs += self.check_values(evidence.graphs["asked"])
         elif evidence.refused is not None:
             evidence.leave_all(evidence.refused)
-        not_finite = None
+        numbers: list[NumberFault | None] = []
         if self.bad:
             origin = Left("outputs", 0, "where its NaN or infinity comes from: ")
-            not_finite = self.attempt(origin, find_not_finite, evidence.graphs["asked"], self.read, self.bad)
+            numbers.append(self.attempt(origin, find_not_finite, evidence.graphs["asked"], self.read, self.bad))
+        if self.inexact:
+            origin = Left("outputs", 0, "where its digits are lost: ")
+            numbers.append(self.attempt(origin, find_lost_digits, evidence.graphs["asked"], self.read, self.inexact))
         buffers: list[BufferCheck] = []
         passed = evidence.graphs.get("passed")
         if passed is not None and any(output.comparison.status == "wrong" for output in outputs):
@@ -92,7 +97,7 @@ class ScheduleChecker:
             cut=tuple(evidence.cut),
             unwritten=tuple(evidence.unwritten),
             is_sharded=evidence.is_sharded,
-            not_finite=not_finite,
+            numbers=tuple(filter(None, numbers)),
         )
 
     def check_values(self, asked: OpGraph) -> list[OutputCheck]:
@@ -180,10 +185,13 @@ class ScheduleChecker:
         return replace(check, stale=stale, overwritten=self.attempt(left, self.find_overwritten, values, is_got) or ())
 
     def compare(self, graph: ComparedGraph, slot: int, got: Array, right: Array) -> Comparison:
-        """Compares what a node got, and notes whether it has NaN or infinity."""
+        """Compares what a node got, and notes whether it has NaN or infinity, or has lost digits."""
+        found = graph.compare(slot, got, right)
         if is_float(got.dtype) and not np.isfinite(decode(got)).all():
             self.bad.append(slot)
-        return graph.compare(slot, got, right)
+        elif found.status != "wrong" and (error := graph.measure_error(slot, got)) is not None:
+            self.inexact[slot] = error
+        return found
 
     def is_close(self, graph: ComparedGraph, slot: int, got: Array, other: Array) -> bool:
         """Returns whether the snippet got another value of the graph. Nothing is left over because of this value."""

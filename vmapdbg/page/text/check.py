@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import Console
 
 from vmapdbg.check import findings
-from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, OutputCheck, ScheduleCheck
+from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, NumberFault, OutputCheck, ScheduleCheck
 from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of, name_node
@@ -34,10 +35,13 @@ _FINDINGS = {
     findings.NOT_CHOSEN: "written outside of the index",
     findings.STALE_READ: "read at the wrong time",
     findings.ENDLESS: "rewriting without end",
+    findings.NUMBERS["not-finite"]: "NaN or infinity",
+    findings.NUMBERS["lost-digits"]: "lost digits",
 }
 _MOST_OUTPUTS = 3
 _MOST_SKIPPED = 3
 _MOST_NODES = 6
+_NUMBERS = {"not-finite": "with NaN or infinity", "lost-digits": "with lost digits"}
 _EXCUSED = {"close": "within the tolerance", "rounding": "beyond it by no more than their own rounding"}
 
 
@@ -49,10 +53,10 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     repeats = say.Repeats(report)
     for check in report.schedules:
         is_left, wrong = any(left.count for left in check.left), repeats.list_new(check)
-        is_bad = say.is_first_bad(report, check)
-        if wrong or is_left or check.failed or check.lost or check.cut or check.unwritten or is_bad:
+        numbers = say.list_new_numbers(report, check)
+        if wrong or is_left or check.failed or check.lost or check.cut or check.unwritten or numbers:
             page.add()
-            _print_schedule(page, capture, check, repeats, is_bad)
+            _print_schedule(page, capture, check, repeats, numbers)
     page.print()
 
 
@@ -68,8 +72,9 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     elif any(check.lost or check.cut or check.unwritten or _makes_bad(check) for check in report.schedules):
         verdict = claim(CHECKED._replace(good=CHECKED.partly), account, say_ended(capture))[0], OPEN
     faults = f", {format_plural(lost, 'write')} lost" if lost else ""
-    if bad := sum(check.not_finite.outputs for check in report.schedules if check.not_finite is not None):
-        faults += f", {format_plural(bad, 'value')} with NaN or infinity"
+    for kind, about in _NUMBERS.items():
+        if count := sum(one.outputs for check in report.schedules for one in check.numbers if one.kind == kind):
+            faults += f", {format_plural(count, 'value')} {about}"
     if failed:
         faults += f", {format_plural(failed, 'schedule')} failed"
     page.add((capture.snippet, "bold"), "  ", verdict, (faults, ALERT), (say_left(CHECKED, account.left), "yellow"))
@@ -86,7 +91,7 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
 
 
 def _makes_bad(check: ScheduleCheck) -> bool:
-    return check.not_finite is not None and check.not_finite.op is not None
+    return any(one.op is not None for one in check.numbers)
 
 
 def _print_graph_error(page: Page, capture: Capture) -> None:
@@ -100,9 +105,10 @@ def _print_graph_error(page: Page, capture: Capture) -> None:
     page.add("there is no graph of what it failed in: nothing of it was compared", indent=4)
 
 
-def _print_schedule(page: Page, capture: Capture, check: ScheduleCheck, repeats: say.Repeats, is_bad: bool) -> None:
-    """Prints a schedule or replay with its wrong outputs, each with sentences about other replays; `is_bad`: with where
-    its NaN and infinity come from."""
+def _print_schedule(
+    page: Page, capture: Capture, check: ScheduleCheck, repeats: say.Repeats, numbers: Sequence[NumberFault]
+) -> None:
+    """Prints a schedule or replay with its wrong outputs, each with sentences about other replays, and `numbers`."""
     index = index_of(capture.schedules[check.schedule])
     page.add((say.name_check(check), "bold"), page.places.format(check.line, "  {}"))
     if check.failed is not None:
@@ -112,9 +118,9 @@ def _print_schedule(page: Page, capture: Capture, check: ScheduleCheck, repeats:
     for left in (*check.lost, *check.cut):
         page.add((describe_left_out(left), ALERT), page.place(left.line), indent=2)
     page.add_each(map(describe_unwritten, check.unwritten), ALERT, indent=2)
-    if is_bad and check.not_finite is not None:
-        made, *advice = say.describe_not_finite(check.not_finite)
-        page.add((made, ALERT), page.place(check.not_finite.line), indent=2)
+    for fault in numbers:
+        made, *advice = say.describe_numbers(fault)
+        page.add((made, ALERT), page.place(fault.line), indent=2)
         page.add_each((f"try: {one}" for one in advice), indent=4)
     for output in repeats.list_new(check):
         _print_output(page, capture, check, output)
@@ -228,7 +234,7 @@ def print_run_check(document: findings.ProgramCheck, console: Console) -> None:
     """Prints the findings of a program, and the summary."""
     page = Page(console)
     every = (*document.findings, *document.endless)
-    for found in every:
+    for found in (*every, *document.numbers):
         page.add((found.line or "?", "bold"), "  ", (found.code, ALERT), f" {_FINDINGS.get(found.code, 'wrong value')}")
         sentences = say.describe_endless(found) if found.code == findings.ENDLESS else [found.message]
         page.add_each(sentences, indent=4)
@@ -241,6 +247,8 @@ def print_run_check(document: findings.ProgramCheck, console: Console) -> None:
         tests = {test for found in every for test in found.tests}
         count = f"{format_plural(len(every), 'finding')} in {format_plural(len(tests), 'test')}"
         verdict = (f"{count} ({format_plural(document.values, 'value')})", ALERT)
+    elif document.numbers:
+        verdict = claim(CHECKED._replace(good=CHECKED.partly), account, ended)[0], OPEN
     page.add("vmapdbg check: ", verdict)
     for left in page.first(account.left, _MOST_REASONS, "not compared for {} (--json has them)", noun="other reason"):
         page.add(("not compared: ", "yellow"), f"{count_things(left.what, left.count)}: {left.reason}", indent=2)

@@ -1,0 +1,288 @@
+"""Finds the op that makes numbers go wrong although tinygrad computes what the program asks for: the first that makes
+NaN or infinity of finite numbers, or that loses the digits of its operands. The proof: without it, outputs are right.
+Runs in the process that compares."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+import numpy as np
+
+from vmapdbg.check.result import NumberFault, NumberFaultKind
+from vmapdbg.reference.arithmetic import FUNCTIONS, InDouble, roundings_of, settle
+from vmapdbg.reference.evaluate import Evaluator
+from vmapdbg.reference.graph import OpGraph, OpNode, Unknown
+from vmapdbg.reference.plan import Plan, Product, Windows
+from vmapdbg.reference.value import Mask, RangedArray, align
+from vmapdbg.values.numbers import Array, Numbers, decode, make_plain
+from vmapdbg.values.tolerance import EPSILON, NARROW, is_float
+
+ReadContents = Callable[[str], bytes]
+MOST_SECONDS = 20
+_MOST_PRODUCTS = 1 << 26
+_COMPUTING = (FUNCTIONS.keys() - {"where"}) | {"cast", "reduce"}
+_SUMS = frozenset({"add", "sub", "mulacc", "reduce"})
+_LEAST_DIGITS = 0.01
+_ROUNDINGS = 12
+"""Digits are lost if the error is a hundredth of the largest element, and more than so many roundings."""
+_ZERO = 1e-12
+"""A sum is zero, but for the rounding of double precision, if it is so much smaller than its terms."""
+
+
+class Clock:
+    """Raises Unknown once the search has taken too long."""
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + MOST_SECONDS
+
+    def check(self) -> None:
+        if time.monotonic() > self._end:
+            raise Unknown(f"it takes more than {MOST_SECONDS} s to find out")
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A node whose value is faulty where `is_faulty`. The first such element has `operands`; the value `should` be."""
+
+    value: RangedArray
+    is_faulty: Mask
+    operands: tuple[float | int | str, ...]
+    should: RangedArray | None = None
+
+    def describe(self, graph: OpGraph, slot: int, outputs: int, kind: NumberFaultKind, error: float = 1) -> NumberFault:
+        """Returns the fault; `error` is that of the worst output, as a share of its largest element."""
+        node, place = graph.nodes[slot], _find_first(self.is_faulty)
+        line, method = graph.origins.get(slot, (None, None))
+        got, *expected = (make_plain(one.numbers[place]) for one in (self.value, self.should) if one is not None)
+        return NumberFault(
+            kind=kind,
+            outputs=outputs,
+            op=f"reduce {node.arg[0]}" if node.op == "reduce" else node.op,
+            dtype=node.dtype,
+            line=line,
+            method=method,
+            index=place,
+            got=got,
+            expected=next(iter(expected), None),
+            operands=self.operands,
+            terms=roundings_of(graph, node) if node.op == "reduce" else 0,
+            faulty=int(self.is_faulty.sum()),
+            total=self.is_faulty.size,
+            digits=_count_digits(error),
+        )
+
+
+def _count_digits(error: float) -> float:
+    return max(0.0, -math.log10(error))
+
+
+def _find_first(is_faulty: Mask) -> tuple[int, ...]:
+    return tuple(map(int, np.unravel_index(int(np.argmax(is_faulty)), is_faulty.shape)))
+
+
+class SuspectFinder(Evaluator):
+    """An evaluator that notes suspects, by their nodes."""
+
+    def __init__(self, graph: OpGraph, read: ReadContents):
+        super().__init__(graph, read)
+        self.suspects: dict[int, Suspect] = {}
+
+    def suspect(self, slot: int, value: RangedArray, is_faulty: Mask, should: RangedArray | None = None) -> None:
+        """Notes a node. The sources of a sum have no single element for each of its elements."""
+        operands: list[RangedArray] = []
+        if self.graph.nodes[slot].op != "reduce":
+            (_, *operands), _ = align([value, *map(self._value, self._plan.list_sources(slot))])
+        place = _find_first(is_faulty)
+        read = tuple(make_plain(np.broadcast_to(one.numbers, is_faulty.shape)[place]) for one in operands)
+        self.suspects[slot] = Suspect(value, is_faulty, read, should)
+
+
+# *** NaN and infinity
+
+
+class OriginFinder(SuspectFinder):
+    """Notes the nodes that make NaN or infinity of finite numbers, or NaN of infinities. In the `mended` nodes it puts
+    finite numbers in their place."""
+
+    def __init__(self, graph: OpGraph, read: ReadContents, mended: Collection[int] = ()):
+        super().__init__(graph, read)
+        self.mended = mended
+        self.has_bad_input = False
+
+    def _compute(self, slot: int) -> RangedArray:
+        value, node = super()._compute(slot), self.graph.nodes[slot]
+        if not is_float(node.dtype) or np.isfinite(value.numbers).all():
+            return value
+        self.has_bad_input |= node.op == "buffer"
+        is_made = self._find_made(slot, node, value) if node.op in _COMPUTING else np.zeros((), np.bool_)
+        if not is_made.any():
+            return value
+        if slot in self.mended:
+            return RangedArray(np.where(is_made, 1, value.numbers), value.ranges, value.undefined)
+        self.suspect(slot, value, is_made)
+        return value
+
+    def _try_shortcut(self, slot: int, shortcut: Product | Windows) -> RangedArray | None:
+        """Computes a product that is not finite node by node, if it is not too large."""
+        value, node = super()._try_shortcut(slot, shortcut), self.graph.nodes[slot]
+        if value is None or not is_float(node.dtype) or np.isfinite(settle(value.numbers, node.dtype)).all():
+            return value
+        is_small = math.prod(self.graph.nodes[shortcut.skipped[0]].shape) <= _MOST_PRODUCTS
+        return None if is_small else value
+
+    def _find_made(self, slot: int, node: OpNode, value: RangedArray) -> Mask:
+        """Returns which elements of a value are NaN or infinity although what they are computed from is not."""
+        sources = [self._value(source) for source in self._plan.list_sources(slot)]
+        is_bad, is_nan = (_find_read(node, sources, find) for find in (_is_bad, np.isnan))
+        (one, bad, nan), _ = align([value, is_bad, is_nan])
+        found = (_is_bad(one.numbers) & ~bad.numbers) | (np.isnan(one.numbers) & ~nan.numbers)
+        return found.reshape(value.numbers.shape)
+
+
+def _is_bad(numbers: Numbers) -> Mask:
+    return ~np.isfinite(numbers)
+
+
+def _find_read(node: OpNode, sources: Sequence[RangedArray], find: Callable[[Numbers], Mask]) -> RangedArray:
+    """Returns for which elements of a value `find` holds in what they are computed from."""
+    found = [RangedArray(find(one.numbers), one.ranges) for one in sources if one.numbers.dtype.kind == "f"]
+    if node.op != "reduce":
+        spread, ranges = align(found or [RangedArray(np.zeros((), np.bool_))])
+        return RangedArray(reduce(or_, (one.numbers for one in spread)), ranges)
+    if len(found) == 1:
+        _, axes, keep, names = node.arg
+        return found[0].reduce("max", axes, keep, [name for name in names if name in found[0].ranges])
+    # a sum of products: which operand an element reads is not followed
+    return RangedArray(np.array(any(one.numbers.any() for one in found)))
+
+
+def find_not_finite(graph: OpGraph, read: ReadContents, roots: Sequence[int]) -> NumberFault | None:
+    """Returns what makes the first NaN or infinity of some nodes; None if these are constants. Raises Unknown."""
+    clock, finder = Clock(), OriginFinder(graph, read)
+    before = list(map(_count_bad, finder.evaluate(roots)))
+
+    def count_better(mended: Collection[int]) -> int:
+        """Returns how many of the nodes have less NaN and infinity if some nodes make none."""
+        clock.check()
+        after = map(_count_bad, OriginFinder(graph, read, mended).evaluate(roots))
+        return sum(count < was for was, count in zip(before, after, strict=True))
+
+    makers = sorted(finder.suspects)
+    for count in range(1, len(makers) + 1):
+        if better := count_better(makers[:count]):
+            # each of several nodes may be enough to spoil an output: the first that is needed
+            tried = makers[:count]
+            needed = (one for one in tried[:-1] if not count_better([other for other in tried if other != one]))
+            first = next(needed, tried[-1])
+            return finder.suspects[first].describe(graph, first, better, "not-finite")
+    if makers and any(before):
+        raise Unknown("no node explains it")
+    return NumberFault("not-finite", sum(map(bool, before))) if finder.has_bad_input and any(before) else None
+
+
+def _count_bad(value: RangedArray | Unknown) -> int:
+    return 0 if isinstance(value, Unknown) else int(_is_bad(value.numbers).sum())
+
+
+# *** lost digits
+
+
+def measure_error(got: Array, exact: Array) -> float | None:
+    """Returns the largest error of an array as a share of its largest element, if digits are lost; None otherwise."""
+    if got.dtype not in EPSILON or got.dtype == "double":
+        return None
+    error = _compare(decode(got), decode(exact))
+    return error if error > _find_limit(got.dtype) else None
+
+
+def _find_limit(dtype: str) -> float:
+    return max(_LEAST_DIGITS, _ROUNDINGS * EPSILON[dtype])
+
+
+def _compare(numbers: Numbers, exact: Numbers) -> float:
+    """Returns the largest error as a share of the largest element; 0 if an element is not finite."""
+    wide, right = np.asarray(numbers, np.float64), np.asarray(exact, np.float64)
+    largest = float(np.abs(right).max(initial=0.0))
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = float(np.abs(wide - right).max(initial=0.0))
+    return error / largest if 0 < largest < math.inf and math.isfinite(error) else 0.0
+
+
+class DigitFinder(SuspectFinder):
+    """Computes a graph in its own dtypes and, node by node beside that, in double precision. `errors`: node -> the
+    largest error as a share of the largest element; infinite for integers that differ, because a branch was another."""
+
+    def __init__(self, graph: OpGraph, read: ReadContents):
+        super().__init__(graph, read)
+        self.wide = Evaluator(graph, read, InDouble(graph))
+        self.errors: dict[int, float] = {}
+
+    def _compute_all(self, asked: Sequence[int]) -> None:
+        self.wide._plan = Plan(self.graph, asked, ())
+        super()._compute_all(asked)
+
+    def _keep(self, slot: int, value: RangedArray | Unknown) -> None:
+        super()._keep(slot, value)
+        exact = self.wide._try(slot)
+        self.wide._keep(slot, exact)
+        if isinstance(value, Unknown) or isinstance(exact, Unknown):
+            self.errors[slot] = math.inf
+            return
+        node = self.graph.nodes[slot]
+        if not is_float(node.dtype):
+            self.errors[slot] = 0 if np.array_equal(value.numbers, exact.numbers) else math.inf
+            return
+        error = self.errors[slot] = _compare(value.numbers, exact.numbers)
+        limit, sources = _find_limit(node.dtype), self._plan.list_sources(slot)
+        if error > limit and node.op in _COMPUTING and all(self.errors.get(one, 0) * 8 <= limit for one in sources):
+            largest = max((float(np.abs(self.wide._value(one).numbers).max(initial=0)) for one in sources), default=0)
+            if node.op not in _SUMS or float(np.abs(exact.numbers).max()) > _ZERO * largest:
+                is_worst = np.abs(value.numbers - exact.numbers)
+                self.suspect(slot, value, is_worst == is_worst.max(), exact)
+
+    def _drop(self, slot: int) -> None:
+        super()._drop(slot)
+        self.wide._drop(slot)
+
+
+def find_lost_digits(graph: OpGraph, read: ReadContents, outputs: Mapping[int, float]) -> NumberFault | None:
+    """Returns the first node that loses digits, so that the `outputs` (node -> error) lose them; None if that is no
+    single node. Raises Unknown."""
+    clock, finder = Clock(), DigitFinder(graph, read)
+    roots, worst = list(outputs), max(outputs.values())
+    finder.evaluate_all(roots)
+    exact = finder.wide.evaluate_all(roots)
+    for slot, suspect in sorted(finder.suspects.items()):
+        clock.check()
+        assert suspect.should is not None
+        numbers = settle(suspect.should.numbers, graph.nodes[slot].dtype)
+        mended = Evaluator(graph, read, given={slot: RangedArray(numbers, suspect.should.ranges)}).evaluate_all(roots)
+        better = sum(
+            _compare(one.numbers, right.numbers) <= _find_limit(graph.nodes[root].dtype)
+            for root, one, right in zip(roots, mended, exact, strict=True)
+        )
+        if better:
+            return suspect.describe(graph, slot, better, "lost-digits", worst)
+    # the reference sums in double precision: a device that adds in the dtype of the sum loses more
+    sums = [slot for slot in graph.reach(roots) if _adds_narrow(graph.nodes[slot])]
+    slot = max(sums, key=lambda one: _find_sum_error(graph, one), default=None)
+    if slot is None or _find_sum_error(graph, slot) < worst:
+        return None
+    node, (line, method) = graph.nodes[slot], graph.origins.get(slot, (None, None))
+    terms, digits = roundings_of(graph, node), _count_digits(worst)
+    return NumberFault("lost-digits", len(roots), "reduce add", node.dtype, line, method, terms=terms, digits=digits)
+
+
+def _adds_narrow(node: OpNode) -> bool:
+    return node.op == "reduce" and node.arg[0] == "add" and node.dtype in NARROW
+
+
+def _find_sum_error(graph: OpGraph, slot: int) -> float:
+    """Returns the largest error of a sum that is rounded after each addition, as a share of it."""
+    node = graph.nodes[slot]
+    return roundings_of(graph, node) * EPSILON[node.dtype] / 2
