@@ -117,6 +117,8 @@ x.bfloat16().sum(1).realize()
 # zero, but for rounding
 (x - x * 1.0).realize()
 (x.softmax().sum(1) - 1).realize()
+# smaller than any number of its dtype
+(x * -3).sigmoid().realize()
 """
 
 

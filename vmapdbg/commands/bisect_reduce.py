@@ -27,7 +27,7 @@ from vmapdbg.commands.shared.children import ChildDied, died_capture, do_many, f
 from vmapdbg.install.job import Job, Run, TrialRequest
 from vmapdbg.install.patches import spell_patches
 from vmapdbg.install.system import CAN_FORK, count_cores
-from vmapdbg.model.capture import DIED, Capture
+from vmapdbg.model.capture import DIED, Capture, SnippetError
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import load_capture
 
@@ -39,13 +39,12 @@ _SHORTEST = 20.0
 
 
 def reduce_job(
-    job: Job, kind: str, search: Search, run: Run, seconds: float, output: Path | None
+    chosen: Sequence[Job], kind: str, error: SnippetError | None, seconds: float, output: Path | None
 ) -> tuple[Reduced, KeyboardInterrupt | None]:
     """Reduces the program of a job for at most `seconds`, and runs the result, `output`, once more. Keeps what differs
-    by `kind` between two sets of patches; if no sets differ, the fault of the `run`. The last result is what
-    interrupted the search; then the smallest program so far counts."""
-    chosen = choose_jobs(job, search)
-    error = run.capture.error
+    by `kind` between two jobs; of one, its fault (`error`: how it ended). The last result is what interrupted the
+    search; then the smallest program so far counts."""
+    job = chosen[0]
     if len(chosen) == 1 and kind != "values" and error is None:
         return _lose(f"all sets of patches are alike by {kind}"), None
     try:
@@ -160,7 +159,9 @@ class Judge:
         self.has_error = False
         self.wanted: Fault = ()
         began = time.monotonic()
-        self.wanted = next(iter(self.find_faults(source)), ())
+        # a wrong value counts more than numbers that go wrong
+        faults = sorted(self.find_faults(source), key=lambda one: one[0] in findings.NUMBERS.values())
+        self.wanted = next(iter(faults), ())
         if DIED not in self.wanted:
             patience = max(_SHORTEST, 5 * (time.monotonic() - began))
             self.seconds = min(patience, self.seconds or patience)
@@ -218,6 +219,8 @@ class Judge:
         what, *_ = self.wanted
         if self.has_error:
             return f"It ends with {what}{on}."
+        if what in findings.NUMBERS.values():
+            return f"Its numbers go wrong{on} ({what})."
         return f"Its values differ from the numpy reference{on} ({what})."
 
 
@@ -252,3 +255,5 @@ def list_wrong(capture: Capture, report: CheckReport) -> Iterator[Fault]:
         made_by = None if buffer is None or buffer.fault is None else buffer.fault.made_by
         for output in check.wrong:
             yield findings.name_wrong(check, output), output.of, made_by
+        for fault in check.numbers:
+            yield findings.NUMBERS[fault.kind], fault.op

@@ -14,7 +14,7 @@ from vmapdbg.bisect import MEASURES
 from vmapdbg.bisect.measure import COUNTED_RUNS, TIMED_RUNS, Measurements, measure
 from vmapdbg.bisect.outcome import Outcomes, describe_end, find_wrong_schedule
 from vmapdbg.bisect.search import Choices, DecisionSearcher, Reduced, list_forceable, search_commits, search_patches
-from vmapdbg.commands.bisect_reduce import reduce_job
+from vmapdbg.commands.bisect_reduce import choose_jobs, reduce_job
 from vmapdbg.commands.shared import console, jobs
 from vmapdbg.commands.shared.children import run_many, run_quietly
 from vmapdbg.commands.shared.runs import baseline_of, run_in_turns
@@ -92,7 +92,8 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
         search = search_patches(given, trials.ask, budget)
     reduced, interrupted = None, None
     if seconds is not None:
-        reduced, interrupted = reduce_job(job, kind, search, trials.runs[given], seconds, output)
+        chosen, error = choose_jobs(job, search), trials.runs[given].capture.error
+        reduced, interrupted = reduce_job(chosen, kind, error, seconds, output)
     document = documents.BisectDocument(
         schema=SCHEMA,
         kind="bisect",
@@ -208,8 +209,15 @@ def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> 
 
 
 def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
-    """Prints the first commit of a span (`GOOD..BAD`, in the checkout of the job's tree, else of the working directory)
-    that changed the `kind` of outcome. Returns the exit code. Raises Failure for a wrong span or end."""
+    """Prints the first commit of a span that changed the `kind` of outcome. Returns the exit code."""
+    history = search_history(job, span, kind)
+    console.print_result(history, as_json, print_history)
+    return int(bool(history.suspects))
+
+
+def search_history(job: Job, span: str, kind: str) -> documents.History:
+    """Returns the first commit of a span (`GOOD..BAD`, in the checkout of the job's tree, else of the working
+    directory) that changed the `kind` of outcome. Raises Failure for a wrong span or end."""
     top = repository_of(parse_name(job.tree or ".").path)
     line = list_span(top, span)
     with console.show_progress(f"bisecting {job.snippet}") as progress:
@@ -227,7 +235,7 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
             # of runs for memory nothing was recorded
             again = [replace(trials.job_of(commit), measured="") for commit in step]
             changes = diff_runs(run_many(again) if kind == "memory" else trials.run(step))
-    history = documents.History(
+    return documents.History(
         schema=SCHEMA,
         kind="bisect-commits",
         snippet=job.snippet,
@@ -245,8 +253,6 @@ def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
         changes=changes,
         floor=measured and measured.floor,
     )
-    console.print_result(history, as_json, print_history)
-    return int(bool(history.suspects))
 
 
 class CommitTrials(Trials[str]):

@@ -31,6 +31,7 @@ It needs much memory  vmapdbg show FILE.py --memory
 What did my edit do?  vmapdbg diff OLD.py NEW.py
 Or a new tinygrad?    vmapdbg diff FILE.py --baseline=0.13.0
 Show me everything    vmapdbg report FILE.py -o report.html
+It is tinygrad's bug  vmapdbg issue FILE.py -o issue.md
 
 FILE.py is any program that imports tinygrad.
 All commands: vmapdbg --help. Examples: vmapdbg why --help"""

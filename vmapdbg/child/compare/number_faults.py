@@ -20,7 +20,7 @@ from vmapdbg.reference.graph import OpGraph, OpNode, Unknown
 from vmapdbg.reference.plan import Plan, Product, Windows
 from vmapdbg.reference.value import Mask, RangedArray, align
 from vmapdbg.values.numbers import Array, Numbers, decode, make_plain
-from vmapdbg.values.tolerance import EPSILON, NARROW, is_float
+from vmapdbg.values.tolerance import EPSILON, NARROW, SMALLEST, is_float
 
 ReadContents = Callable[[str], bytes]
 MOST_SECONDS = 20
@@ -196,7 +196,7 @@ def measure_error(got: Array, exact: Array) -> float | None:
     """Returns the largest error of an array as a share of its largest element, if digits are lost; None otherwise."""
     if got.dtype not in EPSILON or got.dtype == "double":
         return None
-    error = _compare(decode(got), decode(exact))
+    error = _compare(decode(got), decode(exact), got.dtype)
     return error if error > _find_limit(got.dtype) else None
 
 
@@ -204,13 +204,15 @@ def _find_limit(dtype: str) -> float:
     return max(_LEAST_DIGITS, _ROUNDINGS * EPSILON[dtype])
 
 
-def _compare(numbers: Numbers, exact: Numbers) -> float:
-    """Returns the largest error as a share of the largest element; 0 if an element is not finite."""
-    wide, right = np.asarray(numbers, np.float64), np.asarray(exact, np.float64)
+def _compare(numbers: Numbers, exact: Numbers, dtype: str) -> float:
+    """Returns the largest error as a share of the largest element; 0 if an element is not finite, or all are so small
+    that their dtype has fewer digits for them."""
+    wide, right = np.asarray(numbers, np.float64), np.asarray(settle(exact, dtype), np.float64)
     largest = float(np.abs(right).max(initial=0.0))
     with np.errstate(invalid="ignore", over="ignore"):
         error = float(np.abs(wide - right).max(initial=0.0))
-    return error / largest if 0 < largest < math.inf and math.isfinite(error) else 0.0
+    is_whole = SMALLEST[dtype] / EPSILON[dtype] <= largest < math.inf
+    return error / largest if is_whole and math.isfinite(error) else 0.0
 
 
 class DigitFinder(SuspectFinder):
@@ -237,7 +239,7 @@ class DigitFinder(SuspectFinder):
         if not is_float(node.dtype):
             self.errors[slot] = 0 if np.array_equal(value.numbers, exact.numbers) else math.inf
             return
-        error = self.errors[slot] = _compare(value.numbers, exact.numbers)
+        error = self.errors[slot] = _compare(value.numbers, exact.numbers, node.dtype)
         limit, sources = _find_limit(node.dtype), self._plan.list_sources(slot)
         if error > limit and node.op in _COMPUTING and all(self.errors.get(one, 0) * 8 <= limit for one in sources):
             largest = max((float(np.abs(self.wide._value(one).numbers).max(initial=0)) for one in sources), default=0)
@@ -263,8 +265,8 @@ def find_lost_digits(graph: OpGraph, read: ReadContents, outputs: Mapping[int, f
         numbers = settle(suspect.should.numbers, graph.nodes[slot].dtype)
         mended = Evaluator(graph, read, given={slot: RangedArray(numbers, suspect.should.ranges)}).evaluate_all(roots)
         better = sum(
-            _compare(one.numbers, right.numbers) <= _find_limit(graph.nodes[root].dtype)
-            for root, one, right in zip(roots, mended, exact, strict=True)
+            _compare(one.numbers, right.numbers, dtype) <= _find_limit(dtype)
+            for dtype, one, right in zip((graph.nodes[root].dtype for root in roots), mended, exact, strict=True)
         )
         if better:
             return suspect.describe(graph, slot, better, "lost-digits", worst)

@@ -27,7 +27,7 @@ from vmapdbg.page.text.layout import ALERT, Page
 
 _MOST_TESTS = 3
 _MOST_REASONS = 12
-_FINDINGS = {
+TITLES = {
     findings.OVERWRITTEN: "overwritten input",
     findings.LIVE_CHANGED: "overwritten tensor",
     findings.NEVER_WRITTEN: "read but never written",
@@ -235,7 +235,7 @@ def print_run_check(document: findings.ProgramCheck, console: Console) -> None:
     page = Page(console)
     every = (*document.findings, *document.endless)
     for found in (*every, *document.numbers):
-        page.add((found.line or "?", "bold"), "  ", (found.code, ALERT), f" {_FINDINGS.get(found.code, 'wrong value')}")
+        page.add((found.line or "?", "bold"), "  ", (found.code, ALERT), f" {TITLES.get(found.code, 'wrong value')}")
         sentences = say.describe_endless(found) if found.code == findings.ENDLESS else [found.message]
         page.add_each(sentences, indent=4)
         for test in page.first(found.tests, _MOST_TESTS, "and {}", noun="other test", indent=4):

@@ -1,0 +1,152 @@
+"""`vmapdbg issue`."""
+
+from __future__ import annotations
+
+import io
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vmapdbg.commands.shared import console, jobs, options
+from vmapdbg.commands.shared.work_folder import check_target
+from vmapdbg.install.job import Job
+from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.store import write_output
+from vmapdbg.model.wording import format_known
+
+if TYPE_CHECKING:
+    from vmapdbg.check.result import CheckReport
+
+_NAME = "wrong.py"
+_WIDTH = 100
+
+
+@click.command(cls=options.SnippetCommand)
+@options.snippet
+@options.output("The markdown file; default: stdout.")
+@click.option("--seconds", type=options.SECONDS, default=60.0, show_default=True, help="Seconds for the reduction.")
+@click.option("--commits", "span", metavar="GOOD..BAD", help="Find the first bad commit; --tinygrad names the clone.")
+@options.of_job
+@console.display_options
+def issue(
+    snippet: str | None, output: Path | None, seconds: float, span: str | None, given: options.JobOptions
+) -> None:
+    """Write a page about a fault of tinygrad that SNIPPET shows, ready to be filed.
+
+    SNIPPET becomes as small as possible (see `bisect --reduce`: changed versions of it run). The page has the small
+    program, the versions, what is wrong and what numpy computes, the first pass and rule that make it wrong, and with
+    --commits the first bad commit. Read the program before you file it. The patches are off if --patches is not given.
+
+    Without SNIPPET: the snippet of the last show.
+
+    \b
+    Exit codes: 0 the page was written, 1 SNIPPET shows no fault of tinygrad, 2 usage.
+
+    \b
+    Examples:
+      vmapdbg issue wrong.py -o issue.md --tinygrad 0.14.0
+      vmapdbg issue wrong.py --tinygrad ../tinygrad --commits v0.13.0..master
+    """
+    if output is not None:
+        check_target(output, snippet)
+    job = jobs.make_job(snippet, given)
+    if given.patches is None and job.patches is not None:
+        job = replace(job, patches=frozenset())
+    page, reason = _make_page(job, seconds, span)
+    if reason is not None:
+        console.say(f"no page was written: {reason}")
+        sys.exit(1)
+    if output is None:
+        click.echo(page, nl=False)
+    else:
+        write_output(output, page)
+        console.say(f"wrote {output}")
+
+
+def _make_page(job: Job, seconds: float, span: str | None) -> tuple[str, str | None]:
+    """Returns the page about a job's fault, and why there is none. Raises Failure, KeyboardInterrupt."""
+    from vmapdbg.commands.bisect_reduce import reduce_job
+    from vmapdbg.commands.check import check_job
+    from vmapdbg.page.text.check import print_check
+
+    if not _list_faults(*check_job(job)):
+        return "", "neither does tinygrad fail, nor is a value wrong"
+    reduced, interrupted = reduce_job([job], "values", None, seconds, Path(_NAME))
+    if interrupted is not None:
+        raise interrupted
+    if reduced.text is None:
+        return "", reduced.reason
+    program = "".join(line for line in reduced.text.splitlines(keepends=True) if not line.startswith("# "))
+    with tempfile.TemporaryDirectory(prefix="vmapdbg-") as folder:
+        file = Path(folder, _NAME)
+        file.write_text(program, encoding="utf-8")
+        small = replace(job, snippet=str(file), typed="")
+        checked = capture, report, _ = check_job(small)
+        faults = _list_faults(*checked)
+        if not faults:
+            return "", "the small program does not show the fault when it is run once more"
+        about = _print(print_check, capture, report)
+        where = _find_where(small) if any(check.wrong for check in report.schedules) else ""
+        commit = _find_commit(small, span) if span is not None else ""
+        about, where = (text.replace(f"{folder}/", "") for text in (about, where))
+    versions = capture.versions
+    revision = format_known(" ({})", versions.commit)
+    made = f"tinygrad {versions.tinygrad}{revision}, Python {versions.python}, {platform.platform()}, {capture.target}"
+    command = " ".join(["vmapdbg check", _NAME, *jobs.spell_job_options(small)])
+    page = [f"# {_find_title(capture, faults[0], program)}", made, f"```python\n{program}```"]
+    page += [f"`{command}` compares each value with numpy:", f"```\n{about}```"]
+    if where:
+        page += ["The first pass and the first rewrite that make it wrong (`vmapdbg why --value`):", f"```\n{where}```"]
+    if commit:
+        page.append(f"The first bad commit: {commit}")
+    return "\n\n".join(page) + "\n", None
+
+
+def _find_title(capture: Capture, fault: Finding, program: str) -> str:
+    """Returns what is wrong, and the line of the program that shows it."""
+    from vmapdbg.page.text.check import TITLES
+
+    number = (fault.line or "").rpartition(":")[2]
+    shown = dict(enumerate(program.splitlines(), start=1)).get(int(number) if number.isdecimal() else 0, _NAME)
+    what = TITLES.get(fault.code, "wrong value").capitalize() if capture.error is None else capture.error.type
+    return f"{what}: `{shown.strip()}`"
+
+
+def _list_faults(capture: Capture, report: CheckReport, _: BaseException | None) -> list[Finding]:
+    """Returns what is a fault of tinygrad, of all that `check` finds."""
+    from vmapdbg.check.findings import NUMBERS
+    from vmapdbg.page.check_sentences import make_findings
+
+    return [one for one in make_findings(capture, report) if one.code not in NUMBERS.values()]
+
+
+def _print(print_page: Callable[..., object], *arguments: Any) -> str:
+    """Returns what a function prints on a console."""
+    from vmapdbg.page.text.layout import LegibleConsole
+
+    text = io.StringIO()
+    print_page(*arguments, LegibleConsole(file=text, width=_WIDTH, color_system=None, highlight=False, markup=False))
+    return text.getvalue()
+
+
+def _find_where(job: Job) -> str:
+    """Returns the values of a job after each pass, as `why --value` prints them; nothing if each pass is right."""
+    from vmapdbg.commands.why import follow_job
+    from vmapdbg.page.text.why import print_value_paths
+
+    capture, report = follow_job(job, None, None)
+    account = report.settle(capture.account, is_part=False)
+    return _print(print_value_paths, capture, report, account) if report.is_wrong else ""
+
+
+def _find_commit(job: Job, span: str) -> str:
+    """Returns the first commit of a span that changes the values of a job, or how it ends; or why none is known."""
+    from vmapdbg.commands.bisect_searches import search_history
+
+    return ", ".join(search_history(job, span, "values").suspects) or f"no commit of {span} changes its values"
