@@ -184,6 +184,20 @@ def test_a_replay_that_writes_over_its_inputs_is_reported(tmp_path: Path) -> Non
     assert overwritten in findings[0]["message"]
 
 
+def test_a_fault_that_several_schedules_repeat_is_one_finding(tmp_path: Path) -> None:
+    lines = ["from tinygrad import Tensor", "for i in range(4):", "  x = Tensor([[1.0, 2.0], [3.0, 4.0]]) + i"]
+    write(tmp_path, "\n".join([*lines, "  x.relu().unsqueeze(0).expand(2, 2, 2).flatten().sum().realize()"]))
+    done = run_tool("check", "snippet.py", "--patches", "none", "--json", cwd=tmp_path)
+    document = json.loads(done.stdout)
+    wrong = [one["schedule"] for one in document["schedules"] if one["outputs"][0]["comparison"]["status"] == "wrong"]
+    (finding,) = document["findings"]
+    assert (len(wrong), done.returncode) == (4, 1)
+    assert f"so in 4 of the 4 schedules of this line: {', '.join(map(str, wrong))}" in finding["message"]
+    text = run_tool("check", "snippet.py", "--patches", "none", cwd=tmp_path).stdout
+    assert text.startswith("snippet.py  4 of 5 outputs wrong")
+    assert text.count("elements are wrong") + text.count("  output 0 () float: wrong") == 1
+
+
 BAD = {"loops.py": (["--timeout", "2"], 4, "did not end within 2 seconds"), "dies.py": ([], 4, "was killed by SIGKILL")}
 
 

@@ -432,6 +432,26 @@ def test_a_tool_that_is_killed_leaves_no_child_in_a_c_call(tmp_path: Path) -> No
     wait_until(lambda: not is_running(child), "the child goes on")
 
 
+COMPILES = """import tinygrad.renderer.cstyle as cstyle
+from tinygrad import Tensor
+
+render = cstyle.CStyleLanguage.render
+x = Tensor([1.0, 2.0]).realize()
+cstyle.CStyleLanguage.render = lambda *arguments: render(*arguments).replace("+1.0f", "+oops(1.0f", 1)
+(x + 1).realize()
+"""
+
+
+def test_what_the_compiler_says_of_which_line(tmp_path: Path) -> None:
+    status, document = check_json(COMPILES, tmp_path, "--patches", "none")
+    refusal = document["schedules"][-1]["crash"]["refusal"]
+    assert status != 0
+    assert "expected ')'" in refusal["message"] or "oops" in refusal["message"]
+    assert "oops(1.0f" in refusal["line"]
+    (finding,) = document["findings"]
+    assert f"the compiler says: {refusal['message']}, in line {refusal['number']} of the source" in finding["message"]
+
+
 # *** what the program does to Python
 
 STRANGE = {

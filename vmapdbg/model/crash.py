@@ -38,6 +38,15 @@ class SharedLoop:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """What a compiler says of a kernel's source: its first error, and the line of the source, with its number."""
+
+    message: str
+    number: int
+    line: str
+
+
+@dataclass(frozen=True)
 class Crash:
     """Where tinygrad raised an error, or was stopped because it would never have ended.
 
@@ -48,7 +57,7 @@ class Crash:
     `rewrite_place` its place; `rule` is the `file:line` of the rule that raised. `schedule` is the number of the
     schedule, `kernel` the number of the compute kernel, and `nodes` are the ids of the current nodes. `done` counts the
     nodes that an endless rewrite had finished. `method` is the method of Tensor that the user called, if it built the
-    graph. `shared_loop` is why a kernel's program cannot be ordered.
+    graph. `shared_loop` is why a kernel's program cannot be ordered, `refusal` why a compiler refused its source.
     """
 
     kind: CrashKind
@@ -66,3 +75,4 @@ class Crash:
     method: str | None = None
     operands: tuple[tuple[str, str], ...] = ()
     shared_loop: SharedLoop | None = None
+    refusal: Refusal | None = None

@@ -50,31 +50,43 @@ def name_replay(number: int | None) -> str | None:
 
 
 class Repeats:
-    """The replays that have the same wrong output: one finding, of the first of them."""
+    """The replays, and the schedules of a line, that have the same wrong output: one finding, of the first of them."""
 
     def __init__(self, report: result.CheckReport) -> None:
-        self._compared: Counter[int] = Counter()
+        self._compared: Counter[object] = Counter()
         self._wrong: defaultdict[object, list[int]] = defaultdict(list)
         for check in report.schedules:
-            if check.replay is not None:
-                self._compared[check.schedule] += bool(check.outputs)
-                for output in check.wrong:
-                    self._list(check, output).append(check.replay)
+            self._compared[_group_of(check)] += bool(check.outputs)
+            for output in check.wrong:
+                self._list(check, output).append(_number_of(check))
 
     def _list(self, check: result.ScheduleCheck, output: result.OutputCheck) -> list[int]:
-        return self._wrong[check.schedule, findings.name_wrong(check, output), output.of, output.number]
+        name = findings.name_wrong(check, output), output.of, output.number, output.shape, output.dtype
+        return self._wrong[_group_of(check), name]
 
     def list_new(self, check: result.ScheduleCheck) -> list[result.OutputCheck]:
-        """Returns the wrong outputs of a schedule or replay that no earlier replay of it has."""
-        return [one for one in check.wrong if check.replay is None or self._list(check, one)[0] == check.replay]
+        """Returns the wrong outputs of a schedule or replay that no earlier one of its group has."""
+        return [one for one in check.wrong if self._list(check, one)[0] == _number_of(check)]
 
     def explain(self, check: result.ScheduleCheck, output: result.OutputCheck) -> list[str]:
-        """Returns `so in 5 of the 7 replays compared: 2, 3, 4, 5, 6`; nothing if no other replay has it."""
+        """Returns `so in 5 of the 7 replays compared: 2, 3, 4, 5, 6`; nothing if no other one has it."""
         wrong = self._list(check, output)
         if len(wrong) < 2:
             return []
+        noun = "schedules of this line" if check.replay is None else "replays compared"
         numbers = join_first(list(map(str, wrong)), _MOST_REPLAYS)
-        return [f"so in {len(wrong)} of the {self._compared[check.schedule]} replays compared: {numbers}"]
+        return [f"so in {len(wrong)} of the {self._compared[_group_of(check)]} {noun}: {numbers}"]
+
+
+def _group_of(check: result.ScheduleCheck) -> object:
+    """Returns what is the same for the replays of a schedule, or for the schedules that a line makes."""
+    if check.replay is not None:
+        return check.schedule, "replays"
+    return check.line or check.schedule
+
+
+def _number_of(check: result.ScheduleCheck) -> int:
+    return check.schedule if check.replay is None else check.replay
 
 
 _OUTPUTS = {

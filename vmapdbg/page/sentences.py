@@ -300,6 +300,9 @@ def describe_crash(crash: Crash | None) -> list[str]:
     sentences += _describe_steps(crash)
     if crash.shared_loop is not None:
         sentences.append(_describe_loop(crash.shared_loop))
+    if crash.refusal is not None:
+        found = crash.refusal
+        sentences.append(f"the compiler says: {found.message}, in line {found.number} of the source: {found.line}")
     return sentences
 
 

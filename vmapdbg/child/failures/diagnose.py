@@ -6,6 +6,7 @@ import contextlib
 import linecache
 import os
 import re
+import subprocess
 import sys
 import traceback
 from collections import Counter
@@ -19,7 +20,7 @@ from vmapdbg.child.failures import endless
 from vmapdbg.child.listen.user_lines import find_user_file, make_absolute
 from vmapdbg.install.overlay import overlay_dir
 from vmapdbg.model.capture import SnippetError
-from vmapdbg.model.crash import Crash, SharedLoop
+from vmapdbg.model.crash import Crash, Refusal, SharedLoop
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
 from vmapdbg.model.vocabulary import CrashStage
 from vmapdbg.model.wording import first_line
@@ -38,6 +39,9 @@ _WRAPPERS = frozenset({"wrap_profile_matches", "quietly", "wrapper", "_wrapper",
 """Functions around other functions."""
 _MATCHING = "PatternMatcher.rewrite"  # the function that tries the rules of a matcher
 _NAMED = re.compile(r"graph_rewrite\(.*\bname=\"([^\"]+)\"")
+# line and message of an error in the source, as compilers write it
+_COMPILE_ERROR = re.compile(r":(\d+):\d+: (?:fatal )?error: (.*)")
+_COMPILING = 20  # seconds for a compiler that runs again
 _MOST_OPERANDS = 4
 _SEARCHED = 2  # so many innermost functions are searched for nodes in their variables
 _VIEWS = RESHAPING | {"AFTER", "INDEX", "STORE", "END", *STAGE_OPS}  # these ops only read a value, or store it
@@ -132,7 +136,26 @@ def diagnose(error: BaseException, nodes: KnownNodes) -> Crash | None:
         crash = replace(crash, schedule=nodes.schedule)
     if crash.stage == "schedule":
         crash = replace(crash, nodes=tuple(sorted(_find_nodes(ours, nodes))))
-    return replace(crash, rule=_find_raising_rule(ours))
+    return replace(crash, rule=_find_raising_rule(ours), refusal=_find_refusal(error, ours))
+
+
+def _find_refusal(error: BaseException, ours: Frames) -> Refusal | None:
+    """Returns what a compiler says of a source. A compiler that is a process has said it on stderr: it runs again."""
+    source = next((f.f_locals.get("src") for f, _ in reversed(ours) if f.f_code.co_name == "compile"), None)
+    if not isinstance(source, str):
+        return None
+    said = str(error)
+    if isinstance(error, subprocess.CalledProcessError):
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            again = subprocess.run(
+                error.cmd, input=source.encode(), capture_output=True, timeout=_COMPILING, check=False
+            )
+            said = again.stderr.decode(errors="replace")
+    lines = source.splitlines()
+    for number, message in _COMPILE_ERROR.findall(said):
+        if 0 < int(number) <= len(lines):
+            return Refusal(message.strip(), int(number), lines[int(number) - 1].strip())
+    return None
 
 
 def explain_stopped(found: endless.Endless, loop: FrameType) -> Crash:
