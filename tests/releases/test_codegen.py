@@ -127,3 +127,35 @@ def test_a_fault_of_the_renderer_is_no_fault_of_a_pass(version: str, tmp_path: P
     followed = [one for one in output["passes"] if one["kind"] == "codegen"]
     assert len(followed) > 15
     assert {one["status"] for one in followed} == {"right"}
+
+
+# only what UPCAST makes, a vector of indices, is added wrongly
+OPTIMIZED = """
+import tinygrad.codegen as codegen
+from tinygrad import Tensor
+from tinygrad.uop.ops import Ops, PatternMatcher, UPat
+
+stock = codegen.graph_rewrite
+
+def rule(x):
+    is_vector = getattr(x.dtype, "count", 1) > 1 or x._shape
+    return x.src[0].alu(Ops.MAX, x.src[1]) if is_vector else None
+
+def graph_rewrite(sink, pm, *arguments, **options):
+    made = stock(sink, pm, *arguments, **options)
+    if options.get("name") != "expander":
+        return made
+    return stock(made, PatternMatcher([(UPat(Ops.ADD, name="x"), rule)]), name="planted")
+
+codegen.graph_rewrite = graph_rewrite
+x = Tensor([float(i) for i in range(64)]).realize()
+(x + x * 2).realize()
+"""
+
+
+@pytest.mark.parametrize("version", ["0.12.0", "0.13.0", "0.14.0"])
+def test_the_optimization_that_makes_it_wrong(version: str, tmp_path: Path) -> None:
+    output = find_wrong(follow(version, tmp_path, OPTIMIZED))
+    assert name_first_wrong(output) == "planted"
+    found = {one["name"]: one["status"] for one in output["optimizations"]}
+    assert found == {"without optimizations": "right", "with UPCAST 0 4 alone": "wrong"}

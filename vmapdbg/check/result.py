@@ -450,7 +450,8 @@ class OutputPath:
 
     In the first wrong pass, `rewrite` makes it wrong; `reason` says why it is unknown. `of` is `output`, or `buffer`
     for a buffer of the snippet that is wrong after the last kernel: it should hold what is assigned to it, or what it
-    held before. Buffers have their own numbers."""
+    held before. Buffers have their own numbers. If code generation makes it wrong, `optimizations` have the value of
+    the kernel without optimizations, and with each of them alone."""
 
     number: int
     shape: tuple[int, ...]
@@ -461,6 +462,7 @@ class OutputPath:
     rewrite: WrongRewrite | None = None
     reason: str | None = None
     of: FollowedKind = "output"
+    optimizations: tuple[PassValue, ...] = ()
 
     @property
     def first_wrong(self) -> PassValue | None:

@@ -4,7 +4,8 @@ once more, and computes the wrong elements after each pass from what the kernel 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from vmapdbg.child.passes.steps import describe_uop, find_difference, find_rule_
 from vmapdbg.child.passes.watch import PassRun
 from vmapdbg.child.program.interpret import Interpreter, Rows, dtype_of, find_loops
 from vmapdbg.child.program.linear_reader import is_pointer, lanes_of, loop_name, read_memories
+from vmapdbg.model.wording import first_line
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.value import RangedArray
@@ -36,38 +38,43 @@ Watch = Callable[[Callable[[], object]], list[PassRun]]
 """Runs a function and returns the rewrites of whole graphs that it made."""
 
 
+class CodegenPath(NamedTuple):
+    """What is known of a kernel in code generation: the value after each stage (`rows`), the first rewrite that makes
+    it wrong, why that is unknown, and the value without optimizations and with each of them alone."""
+
+    rows: Sequence[result.PassValue] = ()
+    rewrite: result.WrongRewrite | None = None
+    reason: str | None = None
+    optimizations: Sequence[result.PassValue] = ()
+
+
 def find_codegen_path(
     evidence: Evidence, folder: EvidenceFolder, launches: Sequence[Launch], watch: Watch
-) -> tuple[list[result.PassValue], result.WrongRewrite | None, str | None]:
-    """Returns the rows of the stages of the first wrong kernel, the first rewrite that makes it wrong, and why that is
-    unknown. No rows: code generation does not make it wrong, or the kernel cannot be followed."""
+) -> CodegenPath:
+    """Follows the first wrong kernel. No rows: code generation does not make it wrong, or it cannot be followed."""
     passed = evidence.graphs.get("passed")
     if passed is None:
-        return [], None, "the buffers between its kernels were not kept"
+        return CodegenPath(reason="the buffers between its kernels were not kept")
     walk = BufferWalk(evidence, ComparedGraph(passed, folder.read_data, evidence.left))
     checks = walk.walk()
     wrong, fault = walk.wrong, checks[-1].fault if checks else None
     if wrong is None or fault is None or fault.made_by not in {"codegen", "lowering", "compiler"}:
-        return [], None, None
+        return CodegenPath()
     launch = wrong.buffer.launch
     if launch is None or launch >= len(launches):
-        return [], None, "the kernel that makes it wrong is not known"
+        return CodegenPath(reason="the kernel that makes it wrong is not known")
     try:
         return KernelFollower(wrong, launches[launch], watch).follow(fault)
     except (Unknown, *UNEXPECTED) as error:
-        return [], None, str(error)
+        return CodegenPath(reason=str(error))
 
 
 class KernelFollower:
     """Follows the kernel that wrote `wrong`, its argument 0."""
 
     def __init__(self, wrong: WrongBuffer, launch: Launch, watch: Watch):
-        self.wrong, self.launch = wrong, launch
-        self.runs = [
-            run
-            for run in watch(lambda: lower_again(launch.ast, launch.buffers[0].device))
-            if run.after.op.name == "SINK"
-        ]
+        self.wrong, self.launch, self.watch = wrong, launch, watch
+        self.runs = self._lower(launch.ast)
         memories = read_memories(list(launch.ast.toposort()))
         dtypes = {memory.slot: memory.dtype for memory in memories if memory.space == "global"}
         read = read_arguments(dtypes, wrong.buffer.run.arguments, wrong)
@@ -76,9 +83,11 @@ class KernelFollower:
         self.wanted = wrong.mark_elements()
         self.tried = self.skipped = 0
 
-    def follow(
-        self, fault: result.KernelFault
-    ) -> tuple[list[result.PassValue], result.WrongRewrite | None, str | None]:
+    def _lower(self, ast: UOp) -> list[PassRun]:
+        runs = self.watch(lambda: lower_again(ast, self.launch.buffers[0].device))
+        return [run for run in runs if run.after.op.name == "SINK"]
+
+    def follow(self, fault: result.KernelFault) -> CodegenPath:
         rows = [self._judge(f"the AST of kernel #{self.wrong.buffer.kernel}", None, self.launch.ast)]
         rewrite: result.WrongRewrite | None = None
         reason: str | None = None
@@ -95,7 +104,24 @@ class KernelFollower:
         linear = result.PassValue(
             LINEAR, None, status.get(fault.made_by, "unknown"), None, fault.reason, kind="codegen"
         )
-        return [*rows, linear], rewrite, reason
+        is_wrong = any(row.status == "wrong" for row in rows)
+        return CodegenPath([*rows, linear], rewrite, reason, self._try_optimizations() if is_wrong else ())
+
+    def _try_optimizations(self) -> list[result.PassValue]:
+        """Returns how the kernel computes the wrong elements without optimizations, and with each of them alone."""
+        chosen = getattr(self.runs[-1].after.arg, "applied_opts", ())
+        sets = {"without optimizations": ()} | {f"with {name_opt(one)} alone": (one,) for one in chosen}
+        rows: list[result.PassValue] = []
+        for name, opts in sets.items() if chosen else ():
+            arg = self.launch.ast.arg or type(self.runs[-1].after.arg)()
+            try:
+                runs = self._lower(self.launch.ast.replace(arg=replace(arg, opts_to_apply=opts)))
+            except Exception as error:  # it is for axes that another optimization makes
+                reason = f"tinygrad refuses it: {first_line(error)}"
+                rows.append(result.PassValue(name, None, "unknown", reason=reason, kind="codegen"))
+            else:
+                rows.append(self._judge(name, None, runs[-1].after))
+        return rows
 
     def _judge(self, name: str, place: str | None, sink: UOp) -> result.PassValue:
         """Returns the row of a stage: how it computes the elements that are wrong."""
@@ -163,6 +189,11 @@ class KernelFollower:
         row, *lane = found.index
         steps = [int(step[min(row, len(step) - 1), 0]) for step in rows.steps.values()]
         return result.Difference((*steps, *lane), found.got, found.expected, found.wrong, found.total)
+
+
+def name_opt(opt: Any) -> str:
+    """Returns `UPCAST 0 4`: the optimization, its axis and its argument."""
+    return " ".join(str(part) for part in (opt.op.name, opt.axis, opt.arg) if part is not None)
 
 
 def _find_difference(old: UOp, new: UOp, left: Rows, right: Rows) -> result.Difference | None:

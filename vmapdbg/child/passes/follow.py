@@ -19,7 +19,7 @@ from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack, find_argument_
 from vmapdbg.child.failures.diagnose import KnownNodes, list_known
 from vmapdbg.child.failures.endless import Watcher
 from vmapdbg.child.listen.releases import find_inputs
-from vmapdbg.child.passes.codegen import find_codegen_path
+from vmapdbg.child.passes.codegen import CodegenPath, find_codegen_path
 from vmapdbg.child.passes.outputs import BufferFollower, OrderedKernels, choose_chains, note_outputs
 from vmapdbg.child.passes.steps import MOST_SECONDS, StepFinder, ValueComparer
 from vmapdbg.child.passes.watch import FollowedCall, FollowingCollector, PassRun
@@ -114,11 +114,12 @@ class ScheduleFollower:
         first = path.first_wrong
         if first is None or first.kind != "run":
             return self._explain(path)
-        rows, rewrite, reason = self.codegen
-        return replace(path, passes=(*path.passes[:-1], *rows, first), rewrite=rewrite, reason=reason)
+        rows, rewrite, reason, optimizations = self.codegen
+        passes = (*path.passes[:-1], *rows, first)
+        return replace(path, passes=passes, rewrite=rewrite, reason=reason, optimizations=tuple(optimizations))
 
     @functools.cached_property
-    def codegen(self) -> tuple[list[result.PassValue], result.WrongRewrite | None, str | None]:
+    def codegen(self) -> CodegenPath:
         """The stages of the first wrong kernel."""
         launches = self.one.created[0] if len(self.one.created) == 1 else []
         return find_codegen_path(self.one.call.evidence, self.folder, launches, self.watch_lowering)

@@ -143,14 +143,17 @@ def _print_output(page: Page, index: ScheduleIndex, output: OutputPath) -> None:
         page.add(*name, indent=2)
         page.table(_format_passes(output.passes), indent=4)
         _explain(page, index, output, output.first_wrong)
+        if output.optimizations:
+            page.add("the same kernel:", indent=4)
+            page.table(_format_passes(output.optimizations, is_grouped=False), indent=6)
 
 
-def _format_passes(passes: Sequence[PassValue]) -> Iterator[Row]:
+def _format_passes(passes: Sequence[PassValue], is_grouped: bool = True) -> Iterator[Row]:
     first = next((one for one in passes if one.status == "wrong"), None)
 
     def find_group(one: PassValue) -> object:
         # passes of code generation in a row that give the same value share a row; the first wrong pass has its own
-        is_alone = one.kind != "codegen" or one is first
+        is_alone = one.kind != "codegen" or one is first or not is_grouped
         return one if is_alone else (one.status, one.difference, one.reason)
 
     last: Difference | None = None
