@@ -23,7 +23,7 @@ from vmapdbg.child.listen.rendering import compile_kernel
 from vmapdbg.child.program import interpret
 from vmapdbg.child.program.linear import ProgramLoop, Value
 from vmapdbg.child.program.linear_reader import read_values
-from vmapdbg.child.program.programs import keep_program
+from vmapdbg.child.program.programs import CannotRun, keep_program
 from vmapdbg.child.program.reach import MOST_STEPS, Reach, bound_address, count_written, find_outside, find_reach
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.values.numbers import Array, encode
@@ -288,6 +288,17 @@ def test_a_sum_runs_in_order_and_as_a_graph(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(kernel_rerun, "MOST_STEPS", most)
         assert tell(uops, right + 1, right) == KernelFault("compiler")
         assert tell(uops, right, right + 1) == KernelFault("codegen", is_same=True)
+
+
+def test_a_program_that_the_device_cannot_run_is_computed_as_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As halves on a Python before 3.12."""
+
+    def refuse(*_: object) -> None:
+        raise CannotRun("no")
+
+    monkeypatch.setattr(kernel_rerun, "run_program", refuse)
+    assert tell(scale(2.0), TRIPLED) == KernelFault("compiler")
+    assert tell(scale(3.0), TRIPLED) == KernelFault("codegen", is_same=True)
 
 
 def test_a_buffer_that_is_written_in_place_runs_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

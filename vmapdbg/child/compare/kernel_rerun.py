@@ -22,7 +22,7 @@ from vmapdbg.child.compare.reference_values import ReadContents
 from vmapdbg.child.evidence.evidence import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.program.interpret import Interpreter
 from vmapdbg.child.program.linear_reader import read_linear
-from vmapdbg.child.program.programs import LeavesMemory, count_steps, load_program, run_program
+from vmapdbg.child.program.programs import CannotRun, LeavesMemory, count_steps, load_program, run_program
 from vmapdbg.reference.arithmetic import Promoted, Rounding, load
 from vmapdbg.reference.graph import ScheduledKernel, Unknown
 from vmapdbg.reference.kernels import run_kernel
@@ -243,8 +243,8 @@ def _compare_linear(wrong: WrongBuffer, data: bytes) -> KernelFault:
 
 def _run_linear(wrong: WrongBuffer, data: bytes) -> tuple[Numbers, Flags]:
     """Runs the linear program of the kernel that wrote a wrong buffer, its argument 0: op after op, or if that takes
-    long, as a graph, for some of the wrong elements. Returns the elements of the right value, and which of them were
-    computed. Raises Unknown, LeavesMemory."""
+    long or is not possible, as a graph, for some of the wrong elements. Returns the elements of the right value, and
+    which of them were computed. Raises Unknown, LeavesMemory."""
     uops, variables = load_program(data)
     program = read_linear(uops)
     accesses = [one for one in program.accesses if (one.buffer.space, one.buffer.slot) == ("global", 0)]
@@ -253,14 +253,16 @@ def _run_linear(wrong: WrongBuffer, data: bytes) -> tuple[Numbers, Flags]:
     dtypes = {buffer.slot: buffer.dtype for buffer in program.buffers if buffer.space == "global"}
     contents = read_arguments(dtypes, wrong.buffer.run.arguments, wrong)
     is_computed = np.ones(wrong.buffer.size, np.bool_)
-    if count_steps(program) <= MOST_STEPS:
+    try:
+        if count_steps(program) > MOST_STEPS:
+            raise CannotRun(f"its linear program is too long to be run: over {MOST_STEPS:,} steps")
         memories = {slot: bytearray(array.data) for slot, array in contents.items()}
         run_program(uops, variables, memories)
         held = bytes(memories[0])
-    elif not all(one.is_store for one in accesses):
-        # what it reads there may be what an earlier step wrote
-        raise Unknown(f"its linear program is too long to be run: over {MOST_STEPS:,} steps")
-    else:
+    except CannotRun:
+        if not all(one.is_store for one in accesses):
+            # what it reads there may be what an earlier step wrote
+            raise
         run = Interpreter({slot: load(array) for slot, array in contents.items()}, variables)
         numbers, is_computed = run.run_stores(uops[-1], 0, wrong.mark_elements(_MOST_SHOWN))
         held = encode(numbers, dtypes[0]).data

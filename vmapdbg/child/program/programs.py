@@ -126,6 +126,10 @@ class LeavesMemory(Exception):
     """A linear program writes outside of its buffers."""
 
 
+class CannotRun(Unknown):
+    """tinygrad's PYTHON device does not run a linear program."""
+
+
 def keep_program(uops: Sequence[UOp], variables: Mapping[str, int]) -> bytes:
     """Returns a linear program and the values of its variables in a form that another process can load."""
     import tinygrad
@@ -151,7 +155,7 @@ def load_program(data: bytes) -> tuple[list[UOp], dict[str, int]]:
 
 
 def run_program(uops: Sequence[UOp], variables: Mapping[str, int], memories: Mapping[int, bytearray]) -> None:
-    """Runs a linear program on `memories` (by argument). Raises Unknown, LeavesMemory."""
+    """Runs a linear program on `memories` (by argument). Raises Unknown, CannotRun, LeavesMemory."""
     buffers = linear_reader.read_memories(uops)
     if any(buffer.space == "image" for buffer in buffers):
         raise Unknown("its linear program reads or writes an image")
@@ -175,7 +179,7 @@ def run_program(uops: Sequence[UOp], variables: Mapping[str, int], memories: Map
             raise Unknown("its linear program reads outside of its buffers") from error
         except Exception as error:  # an op or a dtype that this release does not run
             reason = f"{type(error).__name__}: {first_line(error)}".rstrip(": ")
-            raise Unknown(f"tinygrad's PYTHON device cannot run its linear program: {reason}") from error
+            raise CannotRun(f"tinygrad's PYTHON device cannot run its linear program: {reason}") from error
 
 
 def _list_values(declared: Sequence[UOp], variables: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
