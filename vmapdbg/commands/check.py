@@ -35,10 +35,11 @@ def check(snippet: str | None, as_json: bool, strict: bool, given: options.JobOp
     The snippet runs once. Its graphs and inputs go to a process without tinygrad, which computes them by numpy.
     If tinygrad fails or does not end, the report says what it was doing, and what the values should be.
     A wrong value is traced back to the first buffer that is wrong: its node, the kernel that wrote it, and the decision
-    that made it. Without SNIPPET: the snippet of the last show.
+    that made it. If numbers go wrong although tinygrad computes what SNIPPET asks for, the report names the op that
+    makes the first NaN or infinity, or that loses the digits. Without SNIPPET: the snippet of the last show.
 
     \b
-    Exit codes: 0 nothing wrong was found, 1 a value is wrong, 2 usage, 3 the snippet failed, 4 a child hung or died.
+    Exit codes: 0 nothing wrong was found, 1 a value is wrong or goes wrong, 2 usage, 3 the snippet failed, 4 a child hung or died.
 
     \b
     Examples:

@@ -52,7 +52,8 @@ def why(
 
     With --value: the outputs that SUBJECT feeds (all outputs without SUBJECT), evaluated by numpy after each pass of
     the scheduler. For a wrong output: the first pass after which it is wrong, and the first rewrite in this pass that
-    changes a value, with the file and line of its rule. The exit code is 1 then.
+    changes a value, with the file and line of its rule. If that is in code generation, the kernel is also lowered
+    without optimizations, and with each of them alone. The exit code is 1 then.
 
     \b
     Examples:
