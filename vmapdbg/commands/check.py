@@ -38,7 +38,6 @@ def check(snippet: str | None, as_json: bool, strict: bool, given: options.JobOp
     that made it. If numbers go wrong although tinygrad computes what SNIPPET asks for, the report names the op that
     makes the first NaN or infinity, or that loses the digits. Without SNIPPET: the snippet of the last show.
 
-    \b
     Exit codes: 0 nothing wrong was found, 1 a value is wrong or goes wrong, 2 usage, 3 the snippet failed, 4 a child
     hung or died.
 
