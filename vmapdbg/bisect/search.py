@@ -12,6 +12,7 @@ from vmapdbg.install.patches import Patches
 from vmapdbg.model.capture import Capture, Schedule
 from vmapdbg.model.ops import ELEMENTWISE, REDUCES, STORES
 from vmapdbg.model.schedule_index import index_of
+from vmapdbg.reference.graph import reach
 
 T = TypeVar("T", str, Choice)
 
@@ -152,13 +153,9 @@ def list_forceable(schedule: Schedule) -> list[Choice]:
         return []
     buffered = {made.node for made in schedule.bufferizes if made.holds_memory}
     # what a STORE or an ASSIGN writes to, and the sources of that
-    written_to: set[int] = set()
-    todo = [node.src[0] for node in schedule.nodes if node.op in STORES and node.src]
-    while todo:
-        target = index_of(schedule).node(todo.pop())
-        if target is not None and target.id not in written_to:
-            written_to.add(target.id)
-            todo += target.src[:1]
+    nodes = index_of(schedule).nodes
+    targets = [node.src[0] for node in schedule.nodes if node.op in STORES and node.src]
+    written_to = reach(targets, lambda target: nodes[target].src[:1] if target in nodes else ())
     found: list[Choice] = []
     for node in schedule.nodes:
         # a weak number has no size in memory

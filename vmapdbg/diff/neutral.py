@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,6 +11,7 @@ from vmapdbg.diff.pairing import find_ranges
 from vmapdbg.model.capture import Bufferize, Kernel, Node, Realized, Schedule
 from vmapdbg.model.ops import name_op
 from vmapdbg.model.schedule_index import group_equal, index_of
+from vmapdbg.reference.graph import reach
 
 # ops whose ranges follow from the ranges of their readers
 _MOVES = frozenset({"PARAM", "CONST", "RESHAPE", "PAD", "SHRINK", "FLIP"})
@@ -124,17 +125,11 @@ class _Neutral(Meanings):
         )
         return Reading(self.schedule, compared, {head: node.id for head, node in self.realized.items()})
 
-    def _find_live(self) -> set[int]:
+    def _find_live(self) -> Iterable[int]:
         """Returns the heads that are realized or have no readers, and all their sources."""
         ends = {self.views[node.id].head for node in self.schedule.nodes if not self.index.readers[node.id]}
-        waiting = [*self.realized, *(head for head in ends if self.heads[head].op not in _MOVES)]
-        live: set[int] = set()
-        while waiting:
-            head = waiting.pop()
-            if head not in live:
-                live.add(head)
-                waiting += self.heads[head].src
-        return live
+        starts = [*self.realized, *(head for head in ends if self.heads[head].op not in _MOVES)]
+        return reach(starts, lambda head: self.heads[head].src)
 
     def _read_node(self, head: Node) -> Node:
         node, made = self.index.nodes[head.id], self.realized.get(head.id)

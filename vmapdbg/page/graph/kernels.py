@@ -13,6 +13,7 @@ from vmapdbg.page.graph.fold import shorten
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
 from vmapdbg.page.overview import Cost, count_programs
 from vmapdbg.page.why import describe_work, explain_kernel, explain_node
+from vmapdbg.reference.graph import reach
 
 MOST_BOXES = 60
 """A drawing with more boxes is folded, to `MOST_FOLDED` boxes if possible."""
@@ -62,21 +63,15 @@ class _Part:
     def _find_reads(self, kernel: Kernel) -> set[int]:
         """The buffers a kernel reads: from its nodes up, through nodes it does not compute, to the first buffers."""
         computed, written = set(kernel.nodes), set(kernel.outputs)
-        found: set[int] = set()
-        seen: set[int] = set()
         nodes = self.drawn.index.nodes
-        waiting = [source for number in kernel.nodes if number in nodes for source in nodes[number].src]
-        while waiting:
-            number = waiting.pop()
-            if number in seen or number not in nodes:
-                continue
-            seen.add(number)
+
+        def is_read(number: int) -> bool:
             is_input = nodes[number].op in _INPUTS and number not in computed
-            if is_input or (number in self.writers and number not in written):
-                found.add(number)
-            elif number not in computed:
-                waiting += nodes[number].src
-        return found
+            return is_input or (number in self.writers and number not in written)
+
+        starts = [source for number in kernel.nodes for source in nodes[number].src]
+        reached = reach(starts, lambda number: () if number in computed or is_read(number) else nodes[number].src)
+        return set(filter(is_read, reached))
 
     def share_names(self, after: _Part, pair: DrawnPair) -> None:
         """Gives equal kernels, and buffers with equal nodes, sizes and lost ranges, the name after and no mark."""
