@@ -14,7 +14,6 @@ from vmapdbg.diff.values import compare_outputs, estimate_terms
 from vmapdbg.install.job import Run
 from vmapdbg.model.capture import DIED, Capture, Finding
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.vocabulary import MatchedBy
 from vmapdbg.model.wording import format_known, format_plural
 
@@ -85,7 +84,7 @@ class Outcomes:
         if self.kind in ("crash", "values", "kernels"):
             return end
         if (asked := KERNEL_COUNT.fullmatch(self.kind)) is not None:
-            return end, count_kernels(run.capture.schedules) == int(asked[1])
+            return end, len(run.capture.kernels) == int(asked[1])
         return end, sorted((f.code, f.line or "") for f in self.find_findings(run.capture))
 
     def _is_alike(self, known: Capture, capture: Capture) -> bool:

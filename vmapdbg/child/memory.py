@@ -31,6 +31,11 @@ def make_buffer(device: str, size: int, dtype: Any, data: bytes) -> Any:
     return u
 
 
+def scalar_of(dtype: Any) -> Any:
+    """Returns the dtype of each lane; from 0.14 on no dtype has more than one."""
+    return dtype.scalar() if hasattr(dtype, "scalar") else dtype
+
+
 @functools.cache
 def name_dtype(dtype: Any) -> str:
     """Returns the name that a dtype has in a Capture: `float`, `float.vec(4)`."""

@@ -26,7 +26,6 @@ from vmapdbg.install.system import count_cores
 from vmapdbg.install.trees import commit_of, describe_commit, list_commits, parse_name, repository_of
 from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import count_kernels
 from vmapdbg.model.store import write_output
 from vmapdbg.page import documents
 from vmapdbg.page.text.bisect import print_bisect, print_decisions, print_history
@@ -181,12 +180,12 @@ def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> 
                 choices = in_schedule
             searcher = DecisionSearcher(capture, choices, trials.ask, budget - len(trials.runs))
             found, is_complete = searcher.find_mending(lambda outcome: outcome == right)
-    made = {choices: run.capture.schedules for choices, run in trials.runs.items()}
-    best = sorted(found, key=lambda choices: (count_kernels(made[choices]), sorted(choices)))
+    made = {choices: run.capture for choices, run in trials.runs.items()}
+    best = sorted(found, key=lambda choices: (len(made[choices].kernels), sorted(choices)))
 
     def describe(choices: Choices) -> documents.DecisionTrial:
-        decided = documents.describe_choices(choices, capture.schedules, made[choices])
-        return documents.DecisionTrial(decided, trials.ask([choices])[0], count_kernels(made[choices]))
+        decided = documents.describe_choices(choices, capture.schedules, made[choices].schedules)
+        return documents.DecisionTrial(decided, trials.ask([choices])[0], len(made[choices].kernels))
 
     return documents.DecisionsDocument(
         schema=SCHEMA,

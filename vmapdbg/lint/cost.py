@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from vmapdbg.lint.rule import advise_apart, advise_patches, advise_why, each_kernel, kernel_finding, node_finding, rule
-from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Node, Schedule
+from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Schedule
 from vmapdbg.model.ops import MOVEMENT, WRITES
 from vmapdbg.model.schedule_index import ScheduleIndex, count_elements, index_of
 from vmapdbg.model.wording import format_known, format_plural
@@ -132,11 +132,7 @@ def _pair_kernels(capture: Capture, baseline: Capture | None) -> Iterator[tuple[
     from vmapdbg.diff.captures import have_same_tinygrad
 
     is_same = have_same_tinygrad(baseline.versions, capture.versions)
-    before = {schedule.index: schedule for schedule in baseline.schedules}
-    for schedule in capture.schedules:
-        other = before.get(schedule.index)
-        if other is None:
-            continue
+    for schedule, other in zip(capture.schedules, baseline.schedules, strict=False):
         kernels, kernels_before = schedule.kernels, other.kernels
         if [n.op for n in schedule.nodes] != [n.op for n in other.nodes]:
             if is_same:
@@ -208,19 +204,13 @@ def _find_copy(kernel: Kernel) -> tuple[Access | None, Access | None]:
 
 def _is_overwritten(index: ScheduleIndex, kernel: Kernel) -> bool:
     """Returns whether the schedule writes to what a kernel reads, at any time."""
-    targets = {_strip(index.nodes[node.src[0]], index) for node in index.schedule.nodes if node.op in WRITES}
+    targets = {index.find_under(node.src[0], MOVEMENT).id for node in index.schedule.nodes if node.op in WRITES}
     read = set[int]()
     for node in map(index.nodes.__getitem__, kernel.nodes):
         if node.op != "AFTER":
             # the first source of a write is its target
             read.update(node.src[node.op in WRITES :])
     return not targets.isdisjoint(read)
-
-
-def _strip(node: Node, index: ScheduleIndex) -> int:
-    while node.op in MOVEMENT:
-        node = index.nodes[node.src[0]]
-    return node.id
 
 
 def _replaces_what_it_reads(producer: Kernel, load: Access, store: Access) -> bool:

@@ -36,11 +36,6 @@ def name_decision(node: Node, made: Bufferize | None) -> str:
     return "realized" if is_written else "asked for"
 
 
-def count_kernels(schedules: Iterable[Schedule]) -> int:
-    """Returns how many compute kernels some schedules have."""
-    return sum(len(schedule.kernels) for schedule in schedules)
-
-
 class ScheduleIndex:
     """An index over a schedule. Each table is built when it is first used."""
 
@@ -71,6 +66,13 @@ class ScheduleIndex:
     def node(self, node_id: int | None) -> Node | None:
         """Returns the node with an id, None if the graph has none."""
         return None if node_id is None else self.nodes.get(node_id)
+
+    def find_under(self, node_id: int, ops: Container[str]) -> Node:
+        """Returns the node under some ops, along their first sources."""
+        node = self.nodes[node_id]
+        while node.op in ops and node.src:
+            node = self.nodes[node.src[0]]
+        return node
 
     def op(self, node_id: int | None) -> str:
         """Returns the op of a node, `?` for an unknown id."""

@@ -72,13 +72,13 @@ def _name_reduce(node: Node, index: ScheduleIndex) -> str:
 
 def _find_contraction(node: Node, index: ScheduleIndex) -> tuple[int | str, ...]:
     """Returns the batch axes and M, N and K of a sum of products, each M*K x K*N; nothing for any other reduce."""
-    axes, product = _find_integers(node), _see_through(index.nodes[node.src[0]], index)
+    axes, product = _find_integers(node), index.find_under(node.src[0], _SEE_THROUGH)
     if product.op == "PERMUTE":
         order = _find_integers(product)  # from 0.14 on the reduced axes are the first
-        axes, product = [order[axis] for axis in axes], _see_through(index.nodes[product.src[0]], index)
+        axes, product = [order[axis] for axis in axes], index.find_under(product.src[0], _SEE_THROUGH)
     if not node.arg.startswith("ADD") or product.op != "MUL" or len(product.src) != 2 or product.shape is None:
         return ()
-    left, right = (_find_varying(index.nodes[source], product.shape, index) for source in product.src)
+    left, right = (_find_varying(source, product.shape, index) for source in product.src)
     if left is None or right is None:
         return ()
     groups: dict[str, list[int]] = {"batch": [], "m": [], "n": [], "k": []}
@@ -96,9 +96,9 @@ def _find_contraction(node: Node, index: ScheduleIndex) -> tuple[int | str, ...]
     return (*([batch] * (batch > 1)), *(math.prod(groups[kind]) for kind in "mnk"))
 
 
-def _find_varying(node: Node, shape: tuple[int | str, ...], index: ScheduleIndex) -> set[int] | None:
+def _find_varying(node_id: int, shape: tuple[int | str, ...], index: ScheduleIndex) -> set[int] | None:
     """Returns the axes of `shape` along which an operand varies: it is broadcast along the others. None if unknown."""
-    node = _see_through(node, index)
+    node = index.find_under(node_id, _SEE_THROUGH)
     if node.op == "EXPAND":
         node = index.nodes[node.src[0]]
     if node.shape is None or len(node.shape) > len(shape) or node.op == "CONST":
@@ -109,12 +109,6 @@ def _find_varying(node: Node, shape: tuple[int | str, ...], index: ScheduleIndex
 
 def _find_integers(node: Node) -> list[int]:
     return list(map(int, re.findall(r"\d+", node.arg)))
-
-
-def _see_through(node: Node, index: ScheduleIndex) -> Node:
-    while node.op in _SEE_THROUGH and node.src:
-        node = index.nodes[node.src[0]]
-    return node
 
 
 def _name_method(node: Node) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vmapdbg.child.memory import name_dtype
+from vmapdbg.child.memory import name_dtype, scalar_of
 from vmapdbg.child.program.linear_reader import find_space, is_memory, is_variable, lanes_of, loop_name, slot_of
 from vmapdbg.model.ops import ARITHMETIC
 from vmapdbg.reference.arithmetic import OF_FLOATS, bitcast, carrier_of, cast, compute, settle
@@ -296,7 +296,7 @@ class Rows:
             size = (getattr(memory.dtype, "size", None) or int(memory.src[0].vmax)) * getattr(
                 base_of(memory), "count", 1
             )
-            self.run.registers[memory] = np.zeros((owners, size), carrier_of(dtype_of_memory(memory)))
+            self.run.registers[memory] = np.zeros((owners, size), carrier_of(name_dtype(scalar_of(base_of(memory)))))
         return self.run.registers[memory]
 
     # *** effects
@@ -354,19 +354,13 @@ def find_loops(u: UOp) -> dict[UOp, None]:
 
 def dtype_of(u: UOp) -> str:
     """Returns the name of the dtype of each lane, with a size."""
-    name = name_dtype(u.dtype.scalar() if hasattr(u.dtype, "scalar") else u.dtype)
+    name = name_dtype(scalar_of(u.dtype))
     return _UNSIZED.get(name, name)
 
 
 def base_of(memory: UOp) -> Any:
     """Returns the dtype of an element of memory."""
     return getattr(memory.dtype, "base", memory.dtype)
-
-
-def dtype_of_memory(memory: UOp) -> str:
-    """Returns the name of the dtype of each lane of an element of memory."""
-    base = base_of(memory)
-    return name_dtype(base.scalar() if hasattr(base, "scalar") else base)
 
 
 def shape_of(u: UOp) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vmapdbg.child.listen.releases import find_under
-from vmapdbg.child.memory import name_dtype
+from vmapdbg.child.memory import name_dtype, scalar_of
 from vmapdbg.child.program.linear import CORE, INTEGERS, Buffer, LinearProgram, MemoryAccess, ProgramLoop, UOp, Value
 from vmapdbg.model.ops import ARITHMETIC
 
@@ -190,7 +190,7 @@ class Reader:
             return self.loop_of(u)
         if u.op.name == "AFTER":
             return self.value_of(u.src[0])
-        dtype, constant = _scalar_of(u), find_constant(u)
+        dtype, constant = scalar_of(u.dtype), find_constant(u)
         op, sources = "const", ()
         if constant is None:
             op, sources = u.op.name.lower(), u.src
@@ -308,10 +308,5 @@ def lanes_of(u: UOp) -> int:
         return 1
 
 
-def _scalar_of(u: UOp) -> Any:
-    """The dtype of each lane; from 0.14 on no dtype has more than one."""
-    return u.dtype.scalar() if hasattr(u.dtype, "scalar") else u.dtype
-
-
 def _name_dtype(u: UOp) -> str:
-    return name_dtype(_scalar_of(u))
+    return name_dtype(scalar_of(u.dtype))

@@ -80,11 +80,9 @@ def _choose_schedule(capture: Capture, index: int | None) -> tuple[DrawnSchedule
             message += f": {_format_error(capture.error)}"
         raise GraphError(message)
     if index is not None:
-        for schedule in capture.schedules:
-            if schedule.index == index:
-                return DrawnSchedule(capture, schedule), []
-        last = capture.schedules[-1].index
-        raise GraphError(f"there is no schedule {index}: the schedules are 0 to {last}")
+        if not 0 <= index < len(capture.schedules):
+            raise GraphError(f"there is no schedule {index}: the schedules are 0 to {len(capture.schedules) - 1}")
+        return DrawnSchedule(capture, capture.schedules[index]), []
 
     def interest(schedule: Schedule) -> tuple[bool, int, int, int]:
         """Orders schedules: with kernels, then by the number of vmap ranges, by their work, then the later one."""

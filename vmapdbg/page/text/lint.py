@@ -15,7 +15,7 @@ from vmapdbg.lint.ignores import UserLines
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture, Finding, Schedule
-from vmapdbg.model.schedule_index import count_kernels, index_of
+from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import escape_unsafe, format_known, format_plural, split_place
 from vmapdbg.page.claims import LINTED, account_of_linted, claim_clean, say_ended, say_left
 from vmapdbg.page.format import Places
@@ -61,7 +61,7 @@ def print_explanation(code: str, title: str, severity: str, explanation: str, co
 
 
 def _print_headline(page: Page, capture: Capture, ignored: int) -> None:
-    kernels = count_kernels(capture.schedules)
+    kernels = len(capture.kernels)
     account = account_of_linted(capture)
     ended = say_ended(capture)
     found = _count_findings(len(capture.findings), kernels, account, ended)

@@ -13,7 +13,7 @@ from rich.text import Text
 from vmapdbg.diff.result import CaptureDiff, ScheduleDiff, Side
 from vmapdbg.install.patches import Patch
 from vmapdbg.model.capture import DIED, Capture, SnippetError
-from vmapdbg.model.schedule_index import count_kernels, find_distinct, group_equal, index_of
+from vmapdbg.model.schedule_index import find_distinct, group_equal, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.claims import CHECKED as DIFFED
 from vmapdbg.page.claims import SHOWN, account_of_shown, claim_same, claim_values, say_idle, say_left, say_shown
@@ -180,7 +180,7 @@ def _print_brief(run: views.RunView, items: Sequence[tuple[ScheduleDiff, str]]) 
 def _print_header(capture: Capture, console: Console, *, show_all: bool = False) -> Page:
     """Prints the head of one run; returns the page for the rest."""
     page = Page(console, Places.of(capture), show_all=show_all)
-    kernels = count_kernels(capture.schedules)
+    kernels = len(capture.kernels)
     summary = f"{say_shown(capture)}{format_plural(len(capture.schedules), 'schedule')}"
     summary += f", {format_plural(kernels, 'kernel')}"
     if capture.findings:
