@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import pkgutil
 import signal
@@ -64,8 +63,7 @@ class Commands(click.Group):
         wanted = [cmd_name] if cmd_name in COMMANDS else COMMANDS
         for name in wanted:
             if name not in self.commands:
-                module = importlib.import_module(f"vmapdbg.commands.{name}")
-                self.commands[name] = getattr(module, name)
+                self.commands[name] = pkgutil.resolve_name(f"vmapdbg.commands.{name}:{name}")
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

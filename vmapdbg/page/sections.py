@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 SECTIONS = {
@@ -17,5 +17,4 @@ SECTIONS = {
 
 def load_section(name: str) -> Any:
     """Returns the function of a section; it takes a ScheduleView."""
-    module, _, function = SECTIONS[name].partition(":")
-    return getattr(import_module(f"vmapdbg.page.text.{module}"), function)
+    return resolve_name(f"vmapdbg.page.text.{SECTIONS[name]}")

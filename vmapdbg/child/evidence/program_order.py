@@ -23,6 +23,7 @@ from vmapdbg.child.evidence.evidence import Meant
 from vmapdbg.child.evidence.tensor_calls import find_waiting, last_write, list_pending, live_tensors
 from vmapdbg.child.evidence.writes import MEMORY, VIEWS, Origin, Writes, describe_write
 from vmapdbg.child.identity import IdentityMap
+from vmapdbg.child.listen.guard import setting
 from vmapdbg.child.listen.releases import SHARDED, buffer_under, find_under, list_writes
 from vmapdbg.child.listen.user_lines import replace_sources
 from vmapdbg.install.overlay import load_patching
@@ -94,11 +95,8 @@ class ProgramOrder:
     # *** calls
 
     def on_method(self, call: Callable[..., Any], tensor: Any, *arguments: Any, **options: Any) -> Any:
-        before, self._source = self._source, tensor
-        try:
+        with setting(self, "_source", tensor):
             return call(tensor, *arguments, **options)
-        finally:
-            self._source = before
 
     def on_init(self, make: Callable[..., None], tensor: Any, *arguments: Any, **options: Any) -> None:
         make(tensor, *arguments, **options)

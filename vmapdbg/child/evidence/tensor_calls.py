@@ -15,6 +15,7 @@ from types import EllipsisType, ModuleType
 from typing import Any, NamedTuple
 
 from vmapdbg.check.result import CutGradient
+from vmapdbg.child.listen.guard import setting
 from vmapdbg.child.listen.releases import buffer_under, find_under, list_writes
 from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
@@ -57,14 +58,9 @@ class TensorCalls:
             changes.wrap(tensor, "gradient", self.on_gradient, "self", "targets", "gradient", "materialize_grads")
 
     def on_item(self, assign: Callable[..., Any], tensor: Any, indices: Any, value: Any) -> None:
-        before, self._item = self._item, None
         chosen = choose(tensor.uop.shape, indices) if is_whole(tensor.uop) else None
-        if chosen is not None:
-            self._item = ChosenPart(chosen, tuple(tensor.uop.shape))
-        try:
+        with setting(self, "_item", None if chosen is None else ChosenPart(chosen, tuple(tensor.uop.shape))):
             assign(tensor, indices, value)
-        finally:
-            self._item = before
 
     def on_assign(self, assign: Callable[..., Any], tensor: Any, value: Any) -> Any:
         result = assign(tensor, value)

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from vmapdbg.child.failures import endless
+from vmapdbg.child.listen.guard import setting
 from vmapdbg.child.listen.user_lines import find_user_file, make_absolute
 from vmapdbg.install.overlay import overlay_dir
 from vmapdbg.model.capture import SnippetError
@@ -336,13 +337,9 @@ def _lower_again(ast: UOp, renderer: Any, last: str | None) -> list[tuple[str, s
         seen.append((str(name), endless.shorten_place(caller.f_code.co_filename, caller.f_lineno), result))
         return result
 
-    codegen.graph_rewrite = listen
-    try:
-        # it fails again, or stops
-        with contextlib.suppress(Exception, endless.EndlessRewrite), process_kept():
-            codegen.full_rewrite_to_sink(ast, renderer, optimize=ast.tag is None)
-    finally:
-        codegen.graph_rewrite = rewrite
+    suppressed = contextlib.suppress(Exception, endless.EndlessRewrite)  # it fails again, or stops
+    with setting(codegen, "graph_rewrite", listen), suppressed, process_kept():
+        codegen.full_rewrite_to_sink(ast, renderer, optimize=ast.tag is None)
     return seen
 
 

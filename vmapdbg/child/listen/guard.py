@@ -85,6 +85,17 @@ def leaving_out(part: str) -> Iterator[None]:
         leave_out(part, error)
 
 
+@contextmanager
+def setting(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Gives an attribute another value for the time of a block."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
 def put_around(owner: Any, name: str, around: Callable[..., Any], part: str = "") -> None:
     """Replaces a function or method by `around`, which gets it and its arguments. Raises UnknownShape without one."""
     load_patching().check(name in vars(owner), owner, name, "a function", "nothing")

@@ -14,7 +14,7 @@ from typing import Any
 
 from vmapdbg.child.listen.deciding_code import compile_deciding
 from vmapdbg.child.listen.decisions import RETURNED
-from vmapdbg.child.listen.guard import Watched, leaving_out, put_after, put_around, report_to
+from vmapdbg.child.listen.guard import Watched, leaving_out, put_after, put_around, report_to, setting
 from vmapdbg.child.listen.launches import SCHEDULE_MAKERS, jit_class
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.releases import CREATORS
@@ -236,11 +236,8 @@ class _Hooks:
 
     def _watch_replacing(self, module: Any) -> None:
         def on_replacing(replace: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            self._is_replacing = True
-            try:
+            with setting(self, "_is_replacing", True):
                 return replace(*args, **kwargs)
-            finally:
-                self._is_replacing = False
 
         put_around(module, "_apply_map_to_tensors", on_replacing, "user's lines")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol
 
-from vmapdbg.child.listen.guard import Watched
+from vmapdbg.child.listen.guard import Watched, setting
 from vmapdbg.child.listen.releases import DEVICE_NUMBER
 
 UOp = Any
@@ -160,11 +160,8 @@ class _Calls:
     def on_linear(self, run: Callable[..., Any], linear: UOp, var_vals: Any = None, *rest: Any, **options: Any) -> Any:
         known = dict(var_vals or {})
         self.watcher.begins([PlannedLaunch(call.src[0], known) for call in linear.src])
-        self.next = 0
-        try:
+        with setting(self, "next", 0):
             return run(linear, var_vals, *rest, **options)
-        finally:
-            self.next = None
 
     def on_call(self, run: Callable[..., Any], call: UOp, context: Any) -> Any:
         if self.next is None:

@@ -8,12 +8,12 @@ import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from types import CodeType, FrameType
 from typing import Any
 
-from vmapdbg.child.listen.guard import leave_out
+from vmapdbg.child.listen.guard import leave_out, setting
 from vmapdbg.child.listen.records import Origin, UOp
 from vmapdbg.model.capture import Function
 from vmapdbg.model.vocabulary import Phase
@@ -194,15 +194,9 @@ class UserLines:
 
         return noting
 
-    @contextmanager
-    def holding(self, origin: Origin | None) -> Iterator[None]:
+    def holding(self, origin: Origin | None) -> AbstractContextManager[None]:
         """Gives every UOp that is made meanwhile this origin; with None it takes the origin of its first consumer."""
-        before = self._find
-        self._find = lambda: origin
-        try:
-            yield
-        finally:
-            self._find = before
+        return setting(self, "_find", lambda: origin)
 
     def holding_gradient(self, rewrite: Callable[..., Any], uop: UOp, ctx: Any = None) -> Any:
         """Gives what tinygrad's rules for gradients make of a UOp its origin, not the line of `backward()`."""

@@ -13,7 +13,7 @@ from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.failures.diagnose import find_rewrite_at
 from vmapdbg.child.failures.endless import find_frame
-from vmapdbg.child.listen.guard import watching
+from vmapdbg.child.listen.guard import setting, watching
 from vmapdbg.child.listen.launches import watch_schedules
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import Launch
@@ -136,12 +136,10 @@ class FollowingCollector(Collector):
 
     def watch_lowering(self, lower: Callable[[], object]) -> list[PassRun]:
         """Lowers a kernel, and returns its passes."""
-        self._lowering = []
-        try:
+        runs: list[PassRun] = []
+        with setting(self, "_lowering", runs):
             lower()
-            return self._lowering
-        finally:
-            self._lowering = None
+        return runs
 
     def _on_rewrite(self, rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
         if self._lowering is not None and not self._runs:
