@@ -126,7 +126,7 @@ class _Drawer:
 
     def draw(self, index: int) -> list[DrawingPart]:
         """Returns the parts of the schedule with an index, the whole first."""
-        drawn = DrawnSchedule(self.capture, self.capture.schedules[index])
+        drawn = DrawnSchedule(self.capture, next(each for each in self.capture.schedules if each.index == index))
         pair = DrawnPair.of_one(drawn)
         try:
             planned = _plan_parts(build_kernel_graph(pair, 0, ""), pair)

@@ -66,7 +66,8 @@ class Explainer:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.schedules = {"before": view.before.schedules, "after": view.after.schedules}
+        captures = {"before": view.before, "after": view.after}
+        self.schedules = {side: {s.index: s for s in capture.schedules} for side, capture in captures.items()}
         self._names: dict[NodeKey, str] = {}  # names after, of nodes on both sides
         for pair in view.schedules:
             if view.is_pair and pair.before is not None and pair.after is not None:

@@ -44,7 +44,7 @@ class RunView:
         self.page, self.copies_source = page, copies_source
         self.capture, self.diff = (shown, None) if isinstance(shown, Capture) else (None, shown)
         self.findings = Findings(shown.findings if isinstance(shown, Capture) else ())
-        self.schedules = self.capture.schedules if self.capture else ()
+        self.schedules = {schedule.index: schedule for schedule in self.capture.schedules} if self.capture else {}
         self.wholes = {(pair.before, pair.after): pair for pair in self.diff.schedules} if self.diff else {}
         self.printed_sources: dict[tuple[str, str], str] = {}
         """Source before and after -> the name of the first kernel that it was printed for."""
