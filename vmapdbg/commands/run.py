@@ -28,7 +28,7 @@ from vmapdbg.install.overlay import TINYGRAD_VERSION, child_environment
 from vmapdbg.install.patches import Patches, format_patches
 from vmapdbg.install.trees import find_tree
 from vmapdbg.model.account import UNKNOWN, Account, Left, add_accounts, settle
-from vmapdbg.model.capture import SCHEMA, Finding, Versions
+from vmapdbg.model.capture import SCHEMA, Versions
 from vmapdbg.model.failure import EXIT_CHILD, EXIT_USAGE, Failure
 from vmapdbg.model.store import build_data, check_output, dump_compact, dump_document, read_lines, write_output
 from vmapdbg.model.wording import format_plural
@@ -137,6 +137,7 @@ def collect(job: Job, kind: str, folder: Path, stdout: IO[str] | None = None, **
 def run_and_lint(job: Job, output: Path | None, strict: bool) -> int:
     """Runs a program, prints what lint found to stderr and writes it to `output`. Returns the exit code: the program's
     own, or 1 for findings; with `strict` also for kernels without a program."""
+    from vmapdbg.lint import drop_repeated
     from vmapdbg.lint.ignores import split_ignored
     from vmapdbg.page.documents import RunDocument
     from vmapdbg.page.text.lint import print_run
@@ -150,12 +151,8 @@ def run_and_lint(job: Job, output: Path | None, strict: bool) -> int:
         counted = read_counts(Path(folder))
     codes = find_settings(job.snippet).choose_codes()
     # equal findings of two processes count once
-    found: dict[tuple[str, str, str | None], Finding] = {}
-    for schedule in schedules:
-        for finding in schedule.findings:
-            if finding.code in codes:
-                found.setdefault((finding.code, finding.message, finding.line), finding)
-    stay, ignored = split_ignored(found.values())
+    found = drop_repeated(finding for schedule in schedules for finding in schedule.findings)
+    stay, ignored = split_ignored(finding for finding in found if finding.code in codes)
     kernels, undecided = sum(one.kernels for one in schedules), sum(one.undecided for one in schedules)
     failed = Counter(one.failed for one in schedules if one.failed is not None)
     linted = RunDocument(

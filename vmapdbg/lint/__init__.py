@@ -6,11 +6,12 @@ facts are undecided. To add a rule, decorate a function with `rule` (`rule.py`) 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from vmapdbg.lint import cost, memory
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.schedule_index import group_equal
 
 _VALUES = [*vars(cost).values(), *vars(memory).values()]
 RULES: tuple[Rule, ...] = tuple(sorted((v for v in _VALUES if isinstance(v, Rule)), key=lambda rule: rule.code))
@@ -23,15 +24,17 @@ def lint_capture(
     capture: Capture, baseline: Capture | None = None, codes: Collection[str] = CODES
 ) -> tuple[Finding, ...]:
     """Returns the findings of the rules in `codes`: errors first, repeated kernels once. VD103 needs the `baseline`."""
-    found: dict[tuple[object, ...], Finding] = {}
-    for rule in RULES:
-        if rule.code in codes:
-            for finding in rule.find(capture, baseline):
-                found.setdefault((finding.code, finding.message, finding.line), finding)
+    asked = [rule for rule in RULES if rule.code in codes]
+    found = drop_repeated(finding for rule in asked for finding in rule.find(capture, baseline))
     severity = {rule.code: rule.severity for rule in RULES}
 
     def sort_key(finding: Finding) -> tuple[str, int, int, str]:
         schedule = -1 if finding.schedule is None else finding.schedule
         return severity[finding.code], schedule, finding.number or 0, finding.code
 
-    return tuple(sorted(found.values(), key=sort_key))
+    return tuple(sorted(found, key=sort_key))
+
+
+def drop_repeated(findings: Iterable[Finding]) -> list[Finding]:
+    """Returns the findings, of equal ones the first."""
+    return [same[0] for same in group_equal(findings, lambda finding: (finding.code, finding.message, finding.line))]

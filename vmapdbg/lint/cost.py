@@ -205,12 +205,9 @@ def _find_copy(kernel: Kernel) -> tuple[Access | None, Access | None]:
 def _is_overwritten(index: ScheduleIndex, kernel: Kernel) -> bool:
     """Returns whether the schedule writes to what a kernel reads, at any time."""
     targets = {index.find_under(node.src[0], MOVEMENT).id for node in index.schedule.nodes if node.op in WRITES}
-    read = set[int]()
-    for node in map(index.nodes.__getitem__, kernel.nodes):
-        if node.op != "AFTER":
-            # the first source of a write is its target
-            read.update(node.src[node.op in WRITES :])
-    return not targets.isdisjoint(read)
+    computed = [node for node in map(index.nodes.__getitem__, kernel.nodes) if node.op != "AFTER"]
+    # the first source of a write is its target
+    return any(not targets.isdisjoint(node.src[node.op in WRITES :]) for node in computed)
 
 
 def _replaces_what_it_reads(producer: Kernel, load: Access, store: Access) -> bool:
