@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from captures import make_node
@@ -86,9 +87,9 @@ def test_what_computes_and_has_no_buffer_can_be_forced() -> None:
         make_node(8, "ADD", src=(5, 4), dtype="weakfloat", ranges=("r0",)),
     )
     buffers = [make_buffer(3), make_buffer(4, "LOCAL"), make_buffer(2, outcome="removed")]
-    found = list_forceable(make_schedule(*nodes, bufferizes=buffers))
+    found = list(list_forceable(make_schedule(*nodes, bufferizes=buffers)))
     assert found == [Choice(0, 2, "MUL"), Choice(0, 4, "EXP2")]
-    assert list_forceable(replace(make_schedule(*nodes), cached=True)) == []
+    assert list(list_forceable(replace(make_schedule(*nodes), cached=True))) == []
 
 
 def test_what_a_store_writes_to_is_not_forced() -> None:
@@ -99,7 +100,7 @@ def test_what_a_store_writes_to_is_not_forced() -> None:
         make_node(3, "ADD", src=(0,), ranges=("r0",)),
         make_node(4, "STORE", src=(2, 3), ranges=("r0",)),
     )
-    assert list_forceable(make_schedule(*nodes)) == [Choice(0, 3, "ADD")]
+    assert list(list_forceable(make_schedule(*nodes))) == [Choice(0, 3, "ADD")]
 
 
 def test_what_a_rule_asks_for_can_be_let_go_and_an_output_cannot() -> None:
@@ -111,7 +112,7 @@ def test_what_a_rule_asks_for_can_be_let_go_and_an_output_cannot() -> None:
         make_node(4, "MUL", realized=realized_by("source-of")),
         make_node(5, "MUL", realized=realized_by("decided-at")),
     )
-    found = list_releasable(make_schedule(*nodes))
+    found = list(list_releasable(make_schedule(*nodes)))
     assert found == [Choice(0, 0, "CONTIGUOUS", realized=False), Choice(0, 4, "MUL", realized=False)]
 
 
@@ -246,7 +247,7 @@ def test_found_decisions_are_printed() -> None:
     schedules = make_chain(4).schedules
     one, two = (
         DecisionTrial(describe_choices({choice}, schedules, make_made(choice)), "A", 2)
-        for choice in list_forceable(schedules[0])[:2]
+        for choice in islice(list_forceable(schedules[0]), 2)
     )
     both = DecisionTrial((*one.decisions, *two.decisions), "A", 3)
     said = "schedule 0: MUL 1 (2,), forced to be a buffer -> A, 2 kernels"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Generic, TypeVar
@@ -146,38 +146,34 @@ class Searcher(Generic[T]):
 # *** decisions of the scheduler
 
 
-def list_forceable(schedule: Schedule) -> list[Choice]:
-    """Returns a choice to force each node that computes values that a buffer can hold, and has no buffer yet."""
+def list_forceable(schedule: Schedule) -> Iterator[Choice]:
+    """Yields a choice to force each node that computes values that a buffer can hold, and has no buffer yet."""
     if schedule.cached:
         # decisions about it are made where the schedule was made
-        return []
+        return
     buffered = {made.node for made in schedule.bufferizes if made.holds_memory}
     # what a STORE or an ASSIGN writes to, and the sources of that
     nodes = index_of(schedule).nodes
     targets = [node.src[0] for node in schedule.nodes if node.op in STORES and node.src]
     written_to = reach(targets, lambda target: nodes[target].src[:1] if target in nodes else ())
-    found: list[Choice] = []
     for node in schedule.nodes:
         # a weak number has no size in memory
         has_size = node.shape is not None and not node.dtype.startswith(("weak", "void", "index"))
         is_free = node.id not in buffered and node.id not in written_to
         if node.op in _COMPUTES and is_free and has_size and node.out_ranges is not None:
-            found.append(Choice(schedule.index, node.id, node.op))
-    return found
+            yield Choice(schedule.index, node.id, node.op)
 
 
-def list_releasable(schedule: Schedule) -> list[Choice]:
-    """Returns a choice to let go each node that is a realize point because of a rule."""
+def list_releasable(schedule: Schedule) -> Iterator[Choice]:
+    """Yields a choice to let go each node that is a realize point because of a rule."""
     if schedule.cached:
-        return []
-    found: list[Choice] = []
+        return
     for node in schedule.nodes:
         if node.realized is None or node.op in _NEVER_LET_GO:
             continue
         rules = {reason.rule for reason in node.realized.reasons}
         if rules & _LETS_GO and "output" not in rules:
-            found.append(Choice(schedule.index, node.id, node.op, realized=False))
-    return found
+            yield Choice(schedule.index, node.id, node.op, realized=False)
 
 
 class DecisionSearcher(Searcher[Choice]):

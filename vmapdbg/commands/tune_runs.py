@@ -43,7 +43,7 @@ def tune_job(job: Job, by: str, budget: float) -> tuple[TuneDocument, Tuner]:
         end = time.monotonic() + budget
         searcher = Searcher(tuner.unchanged, tuner.ask, lambda: time.monotonic() > end, tuner.noise)
         found = searcher.search([*list_candidates(tuner.capture, tuner.sources, by), *list_switches(job)])
-        proposals = tuner.propose([trial for trial in found if trial.edits])
+        proposals = tuple(tuner.propose([trial for trial in found if trial.edits]))
     kernels = tuner.capture.kernels
     longest = max(kernels, key=lambda kernel: sum_times(kernel.measured), default=None)
     document = make_document(
@@ -54,7 +54,7 @@ def tune_job(job: Job, by: str, budget: float) -> tuple[TuneDocument, Tuner]:
         seconds=time.monotonic() - began,
         runs=tuner.runs,
         number=tuner.unchanged.number or 0.0,
-        proposals=tuple(proposals),
+        proposals=proposals,
         tried=(*searcher.trials, *tuner.refused),
         untried=tuple(searcher.untried),
         longest=longest,
@@ -150,22 +150,20 @@ class Tuner:
             return number
         return number + timing.parts.get("launching", 0.0)
 
-    def propose(self, best: Sequence[Trial]) -> list[Proposal]:
-        """Measures trials and the unchanged program in turns. Returns edits that help; the others go to `refused`."""
+    def propose(self, best: Sequence[Trial]) -> Iterator[Proposal]:
+        """Measures trials and the unchanged program in turns. Yields edits that help; the others go to `refused`."""
         turns = COUNTED_RUNS if self.by == "memory" else TURNS
-        proposals: list[Proposal] = []
         if best:
             jobs = [self.job_of(edits, **self.options) for edits in ((), *(trial.edits for trial in best))]
             before, *others = self.run(jobs, turns)
             for trial, after in zip(best, others, strict=True):
                 numbers = [list(filter(None, map(self.measure, runs))) for runs in (before, after)]
                 if len(numbers[0]) == len(numbers[1]) == turns and saves(*numbers):
-                    proposals += self.verify(trial.edits, *numbers)
+                    yield from self.verify(trial.edits, *numbers)
                 else:
                     about = "in turns it saves no more than the noise"
                     number = median(numbers[1]) if numbers[1] else None
                     self.refused.append(Trial(trial.edits, "no-better", number, about=about))
-        return proposals
 
     def verify(self, edits: Edits, before: Sequence[float], after: Sequence[float]) -> Iterator[Proposal]:
         """Yields the proposal of edits if their values are right, else adds a refused trial that says what is not."""

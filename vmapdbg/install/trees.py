@@ -285,11 +285,9 @@ def fetch_commit(top: Path, commit: str) -> Path:
     """Returns the folder with the package and its version files as they were at a commit. Raises TreeError."""
 
     def extract(folder: Path) -> None:
-        kept = ["tinygrad"]
-        for file in ("pyproject.toml", "setup.py"):
-            if run_git(top, "cat-file", "-e", f"{commit}:{file}") is not None:
-                kept.append(file)
-        archive = run_git(top, "archive", "--format=tar", commit, *kept)
+        files = ("pyproject.toml", "setup.py")
+        kept = [file for file in files if run_git(top, "cat-file", "-e", f"{commit}:{file}") is not None]
+        archive = run_git(top, "archive", "--format=tar", commit, "tinygrad", *kept)
         if archive is None:
             raise TreeError(f"{commit[:12]} of {top} is not a tinygrad: it has no folder tinygrad")
         # Python has this filter since 3.11.4, and uses it by default since 3.14

@@ -8,6 +8,7 @@ import keyword
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 STORE, COPY, STORE_GRADIENT = ".contiguous()", ".clone()", ".contiguous_backward()"
 # operators whose class has another name than the method of Tensor that Python calls
@@ -55,10 +56,8 @@ class Source:
             # the offsets of the first line do not count it
             raise ValueError("it begins with a byte order mark")
         self.tree = ast.parse(data)
-        self._starts = [0]
         # as Python counts lines
-        for line in data.splitlines(keepends=True):
-            self._starts.append(self._starts[-1] + len(line))
+        self._starts = list(accumulate(map(len, data.splitlines(keepends=True)), initial=0))
         self._values = [node for node in _walk(self.tree) if isinstance(node, _VALUES) and not self._is_stored(node)]
 
     def find_values(self, line: int, method: str | None) -> Sequence[ast.expr]:

@@ -92,9 +92,7 @@ def _build(table: Any, file: Path) -> Settings:
             given[key] = ()
             continue
         # a list is what an option takes with commas
-        text = str(value)
-        if isinstance(value, list):
-            text = ",".join(map(str, cast("list[Any]", value)))
+        text = ",".join(map(str, cast("list[Any]", value))) if isinstance(value, list) else str(value)
         try:
             given[key] = types[key].convert(text, None, None)
         except click.BadParameter as error:
