@@ -342,7 +342,7 @@ def test_marks_are_inside_the_line() -> None:
 
 @given(st.text("ab01(){}\n alu_", max_size=60), st.text("ab01(){}\n alu_", max_size=60))
 def test_no_line_gets_lost(before: str, after: str) -> None:
-    pairs = align_sources(before, after, ())
+    pairs = list(align_sources(before, after, ()))
     assert [pair.before for pair in pairs if pair.before is not None] == before.strip("\n").split("\n")
     assert [pair.after for pair in pairs if pair.after is not None] == after.strip("\n").split("\n")
 

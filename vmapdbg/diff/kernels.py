@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -62,14 +62,14 @@ def compare_kernels(before: Reading, after: Reading, nodes: Mapping[int, int]) -
     """Returns the kernels of both sides, paired by what they write, then by key, source and likeness: in the order of
     after, and then the kernels that only before has. `nodes` maps node ids of before to ids of after. In the neutral
     form, kernels that write different nodes of one computation are paired, too."""
-    left, right = _list_programs(before, nodes), _list_programs(after)
+    left, right = list(_list_programs(before, nodes)), list(_list_programs(after))
     same_outputs = _match_by("outputs", left, right)
     moved: dict[int, int] = {}
     if before.is_neutral:
         # one computes what the other writes
         moved = _match_alike("nodes", _without_common_outputs(left, right), _without_common_outputs(right, left))
     partners = {j: i for i, j in same_outputs.items()}
-    changes = _find_absorbed("fused-from", right, [item for item in left if item.number not in moved], partners)
+    changes = list(_find_absorbed("fused-from", right, [item for item in left if item.number not in moved], partners))
     stayed = [item for item in right if item.number not in moved.values()]
     changes += _find_absorbed("split-into", left, stayed, same_outputs)
     done_before = {side.number for change in changes for side in change.before}
@@ -93,16 +93,14 @@ def compare_kernels(before: Reading, after: Reading, nodes: Mapping[int, int]) -
     return tuple(sorted(changes, key=_order))
 
 
-def _list_programs(reading: Reading, nodes: Mapping[int, int] | None = None) -> list[_Program]:
-    """Returns the kernels with the ids of `nodes`; other ids of before become negative, ids of after are not."""
-    programs: list[_Program] = []
+def _list_programs(reading: Reading, nodes: Mapping[int, int] | None = None) -> Iterator[_Program]:
+    """Yields the kernels with the ids of `nodes`; other ids of before become negative, ids of after are not."""
     kernels = zip(reading.schedule.kernels, reading.compared.kernels, strict=True)
     for number, (kernel, compared) in enumerate(kernels):
         outputs, computed = frozenset(compared.outputs), frozenset(compared.nodes)
         if nodes is not None:
             outputs, computed = (frozenset(nodes.get(i, -1 - i) for i in ids) for ids in (outputs, computed))
-        programs.append(_Program(number, kernel, compared.key, outputs, computed))
-    return programs
+        yield _Program(number, kernel, compared.key, outputs, computed)
 
 
 def _order(change: KernelChange) -> tuple[bool, int, list[int]]:
@@ -129,12 +127,11 @@ def _match_by(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Progr
 
 def _find_absorbed(
     status: KernelStatus, whole: Sequence[_Program], parts: Sequence[_Program], partners: Mapping[int, int]
-) -> list[KernelChange]:
-    """Returns a change for each program of `whole` that computes the outputs of several `parts`: of the part with the
+) -> Iterator[KernelChange]:
+    """Yields a change for each program of `whole` that computes the outputs of several `parts`: of the part with the
     same outputs, its partner, and of parts whose outputs no program of `whole` writes."""
     loose = _without_common_outputs(parts, whole)
     sides = {part.number: part.side for part in parts}
-    found: list[KernelChange] = []
     for item in whole:
         absorbed = [part.number for part in loose if part.outputs <= item.nodes]
         if item.number in partners:
@@ -142,8 +139,7 @@ def _find_absorbed(
         if len(absorbed) > 1:
             one, many = (item.side,), tuple(sides[number] for number in sorted(absorbed))
             before, after = (many, one) if status == "fused-from" else (one, many)
-            found.append(KernelChange(status, "nodes", before, after, ()))
-    return found
+            yield KernelChange(status, "nodes", before, after, ())
 
 
 def _compare(matched_by: MatchedBy, before: _Program, after: _Program) -> KernelChange:

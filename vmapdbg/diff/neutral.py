@@ -110,9 +110,7 @@ class _Neutral(Meanings):
         nodes = sorted([*nodes, *map(self._read_again, self.again)], key=lambda node: node.id)
         buffers = [made for item in self.schedule.bufferizes if (made := self._read_bufferize(item)) is not None]
         # the ranges that the compared nodes and buffers name
-        texts: list[str] = []
-        for item in buffers:
-            texts += item.closed_ranges
+        texts = [text for item in buffers for text in item.closed_ranges]
         for node in nodes:
             texts += [*(node.in_ranges or ()), *(node.out_ranges or ()), *node.ambient]
         used = set(find_ranges(" ".join(texts)))
@@ -138,9 +136,7 @@ class _Neutral(Meanings):
         if not constant and (made is not None or head.op not in _MOVES):
             where = made or node
             outs = self._pick(where.out_ranges, self.views[where.id])
-        ins = None
-        if head.op == "REDUCE" and node.src:
-            ins = self._pick(node.in_ranges, self.views[node.src[0]])
+        ins = self._pick(node.in_ranges, self.views[node.src[0]]) if head.op == "REDUCE" and node.src else None
         realized = None if made is None or constant else self._read_realized(made)
         return replace(head, in_ranges=ins, out_ranges=outs, realized=realized)
 

@@ -43,10 +43,8 @@ def match_rest(
     no_names: Mapping[str, str] = {}
     for side, names, done in ((before, same_lines, known.keys()), (after, no_names, set(known.values()))):
         kinds = {node.id: numbers[node.op, node.dtype, node.shape, loosely or node.arg] for node in side.nodes}
-        lines: dict[int, int] = {}
-        for node in side.nodes:
-            if node.line is not None:
-                lines[node.id] = numbers[kinds[node.id], names.get(node.line, node.line)]
+        placed = ((node.id, names.get(node.line, node.line)) for node in side.nodes if node.line is not None)
+        lines = {node: numbers[kinds[node], line] for node, line in placed}
         found = (_number_uses(side.nodes, kinds | lines, numbers), lines, kinds)
         levels.append([{node: number for node, number in level.items() if node not in done} for level in found])
     return match_by_levels(*levels)

@@ -96,33 +96,29 @@ def blank_lines(source: str, name: str) -> list[str]:
     return ["".join(line.forms) for line in _read_lines(source, {name})]
 
 
-def align_sources(before: str, after: str, names: Collection[str]) -> list[LinePair]:
-    """Returns the lines of two sources side by side; `names` are the names of their kernels. A variable corresponds to
+def align_sources(before: str, after: str, names: Collection[str]) -> Iterator[LinePair]:
+    """Yields the lines of two sources side by side; `names` are the names of their kernels. A variable corresponds to
     the variable of after that has its place in most lines, and is marked where another has."""
-    pairs = _pair_lines(_read_lines(before, names), _read_lines(after, names))
+    pairs = _pair_lines(*(list(_read_lines(source, names)) for source in (before, after)))
     votes: Counter[tuple[str, str]] = Counter()
     for one, other in pairs:
         if one is not None and other is not None:
             votes.update((a.text, b.text) for a, b in _pair_tokens(one, other) if a.is_variable)
     renamed = choose_names(votes)
-    lines: list[LinePair] = []
     for one, other in pairs:
         if one is None or other is None:
-            lines.append(LinePair(one and one.text, other and other.text))
+            yield LinePair(one and one.text, other and other.text)
         else:
-            lines.append(LinePair(one.text, other.text, *_mark_tokens(one.tokens, other.tokens, renamed)))
-    return lines
+            yield LinePair(one.text, other.text, *_mark_tokens(one.tokens, other.tokens, renamed))
 
 
-def _read_lines(source: str, names: Collection[str]) -> list[_Line]:
-    lines: list[_Line] = []
+def _read_lines(source: str, names: Collection[str]) -> Iterator[_Line]:
     for text in source.strip("\n").split("\n"):
         line = _tokenize(text)
         if any(name in text for name in names):
             tokens = [replace(token, form=_KERNEL) if token.text in names else token for token in line.tokens]
             line = _Line(text, tokens)
-        lines.append(line)
-    return lines
+        yield line
 
 
 @lru_cache(maxsize=_MOST_KNOWN)
