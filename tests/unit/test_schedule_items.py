@@ -36,7 +36,7 @@ def test_an_item_gets_the_arguments_of_its_kernel() -> None:
     items = [make_item(ast, second, i=1), make_item(ast, first, i=2)]
     items += [make_item(ast, memory, _device_num=number) for number, memory in enumerate(on_two.bufs)]
     for created in (items, (items, {"n": 3})):
-        launches = list_launches(Node("SINK", tuple(kernels)), created)
+        launches = list(list_launches(Node("SINK", tuple(kernels)), created))
         assert [launch.buffers for launch in launches] == [(layers[n], step) for n in (1, 0, 2)]
         assert [launch.variables for launch in launches] == [{"i": 1}, {"i": 2}, {}]
         assert all(launch.is_compute for launch in launches)

@@ -36,9 +36,7 @@ def find_device(stopwatch: Stopwatch) -> Device | None:
     name = stopwatch.devices.most_common(1)[0][0]
     if name.startswith(_VIRTUAL):
         return None
-    threads = None
-    if name.startswith(_CPUS):
-        threads = count_cores()
+    threads = count_cores() if name.startswith(_CPUS) else None
     key = " ".join((name, platform.node(), platform.machine(), platform.processor(), str(threads)))
     try:
         known: dict[str, Any] = json.loads(read_kept(_FILE))

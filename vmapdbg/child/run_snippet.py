@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -273,16 +273,15 @@ def schedule_lazy(values: Sequence[Any], realize: bool, missing: list[str] | Non
         schedule_tensors(ends)
 
 
-def list_tensors(values: Sequence[Any], kind: type) -> list[Any]:
-    """Returns the Tensors among some values, and in lists, tuples and dicts of them."""
-    found: list[Any] = []
+def list_tensors(values: Sequence[Any], kind: type) -> Iterator[Any]:
+    """Yields the Tensors among some values, and in lists, tuples and dicts of them."""
     opened: set[int] = set()  # a container may contain itself
     waiting = list(reversed(values))
     while waiting:
         value = waiting.pop()
         # isinstance may run code of the value
         if issubclass(type(value), kind):
-            found.append(value)
+            yield value
         elif id(value) in opened:
             continue
         elif type(value) is dict:
@@ -290,7 +289,6 @@ def list_tensors(values: Sequence[Any], kind: type) -> list[Any]:
         elif issubclass(type(value), (list, tuple)):
             waiting += reversed(value)
         opened.add(id(value))
-    return found
 
 
 def set_path(folder: Path, tree: str) -> None:

@@ -118,9 +118,7 @@ class KernelBuilder:
     def _find_facts(self, launch: Launch, program: RenderedProgram, source: str) -> Facts:
         key = launch.ast.key, launch.varied
         if key not in self.facts:
-            linear = program.linear
-            if launch.varied:
-                linear = read_linear(program.compiled.uops, launch.varied)
+            linear = read_linear(program.compiled.uops, launch.varied) if launch.varied else program.linear
             self.facts[key] = find_accesses(linear, source), find_resets(linear, source)
         return self.facts[key]
 

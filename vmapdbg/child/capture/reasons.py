@@ -164,7 +164,4 @@ def _ended_at(view: PassView, consumer: UOp, source: UOp) -> set[UOp]:
     differ = [there for there, here in zip(outside[added:], asked, strict=False) if there is not here]
     ambient = view.passed.ambient.get(source, ())  # what is outside of a scope is the same for each step
     entered = [bound for r, bound in _ambient_of(view, consumer).items() if r not in ambient]
-    ended: set[UOp] = set()
-    for index in (*outside[:added], *differ, *entered):
-        ended.update(index.ranges)
-    return ended
+    return {r for index in (*outside[:added], *differ, *entered) for r in index.ranges}

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 from vmapdbg.child.capture.kernels import KernelBuilder
@@ -82,11 +82,9 @@ def _build_ranges(view: PassView) -> tuple[model.Range, ...]:
     # thousands of nodes share few index expressions
     indices = dict.fromkeys(r for ins, outs, *_ in passed.range_map.values() for r in (*ins, *outs))
     scopes = passed.scope_ranges
-    found: dict[UOp, None] = dict.fromkeys(sorted(scopes, key=lambda r: -r.arg[0]))
-    for index in indices:
-        found.update(index.ranges)
-    for ambient in passed.ambient.values():
-        found.update(dict.fromkeys(ambient))
+    known = sorted(scopes, key=lambda r: -r.arg[0])
+    used = chain.from_iterable([*(index.ranges for index in indices), *passed.ambient.values()])
+    found = dict.fromkeys([*known, *used])
     return tuple(model.Range(view.render(r), size_of(r.src[0]), r.arg[-1].name, r in scopes) for r in found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,7 @@ class PassView:
         self._names: dict[UOp, str] = {}
         self.find_outside = functools.cache(find_outside)  # thousands of nodes share few index expressions
         self.ids = {u: number for number, u in enumerate(list_nodes(passed))}
-        self.launches = self._join_launches()
+        self.launches = list(self._join_launches())
 
     # *** ranges
 
@@ -88,17 +88,15 @@ class PassView:
 
     # *** launches
 
-    def _join_launches(self) -> list[Launch]:
+    def _join_launches(self) -> Iterator[Launch]:
         """Joins launches of one kernel that differ only in the value of a variable, as the steps of an OUTER range."""
-        joined: list[Launch] = []
         for indices in group_launches(self.passed.kernels):
             first = self.passed.kernels[indices[0]]
             varied = frozenset[str]()
             if len(indices) > 1 and indices[-1] - indices[0] + 1 == len(indices):
                 varied = frozenset(first.variables)
             node = first.node if first.node in self.ids else None
-            joined.append(replace(first, node=node, count=len(indices), varied=varied))
-        return joined
+            yield replace(first, node=node, count=len(indices), varied=varied)
 
 
 def list_nodes(passed: PassRecord) -> list[UOp]:
@@ -110,12 +108,8 @@ def list_nodes(passed: PassRecord) -> list[UOp]:
             values.update(values_of(u))
             if u.op.name == "STORE":
                 values.add(u.src[0])  # the place that it writes to is a node, too
-    nodes: list[UOp] = []
-    for u in passed.toposort:
-        scalar = name_dtype(u.dtype).partition(".")[0]
-        if u.op.name not in _NOT_NODES and scalar != "index" and (u in values or scalar != "weakint"):
-            nodes.append(u)
-    return nodes
+    named = ((u, name_dtype(u.dtype).partition(".")[0]) for u in passed.toposort if u.op.name not in _NOT_NODES)
+    return [u for u, scalar in named if scalar != "index" and (u in values or scalar != "weakint")]
 
 
 def values_of(u: UOp) -> tuple[UOp, ...]:

@@ -331,12 +331,8 @@ def split_gate(index: UOp) -> tuple[UOp, ...]:
 
 def find_writes(after: UOp) -> list[UOp]:
     """Returns the STOREs to indices, and the launches of kernels, that an AFTER comes after; none in a tensor graph."""
-    found: list[UOp] = []
-    for last in after.src[1:]:
-        one = find_under(last, {"END", "BARRIER"})
-        if kernel_of(one) is not None or (one.op.name == "STORE" and one.src[0].op.name == "INDEX"):
-            found.append(one)
-    return found
+    ends = [find_under(last, {"END", "BARRIER"}) for last in after.src[1:]]
+    return [u for u in ends if kernel_of(u) is not None or (u.op.name == "STORE" and u.src[0].op.name == "INDEX")]
 
 
 def list_arguments(given: Sequence[UOp]) -> list[UOp]:

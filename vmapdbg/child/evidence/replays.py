@@ -64,11 +64,8 @@ class Replay:
 
     def _keep(self, memory: Iterable[UOp]) -> dict[UOp, _Names]:
         """Keeps what BUFFERs hold now that have memory. Raises BlobsFull."""
-        kept: dict[UOp, _Names] = {}
-        for u in dict.fromkeys(memory):
-            if all(part.is_allocated() for part in list_parts(u.buffer)):
-                kept[u] = self.contents.keep_all(u.buffer)
-        return kept
+        known = [u for u in dict.fromkeys(memory) if all(part.is_allocated() for part in list_parts(u.buffer))]
+        return {u: self.contents.keep_all(u.buffer) for u in known}
 
     def _list_watched(self) -> Iterator[UOp]:
         """Yields the inputs, and the BUFFERs of Tensors in the memory of the replay, that nothing in it writes."""

@@ -45,11 +45,8 @@ def explain_exit(ended: SystemExit) -> SnippetError | None:
 def report_error(error: BaseException, nodes: KnownNodes) -> SnippetError:
     """Prints the snippet's traceback; returns the error, with what tinygrad was doing. `nodes`: the last schedule's."""
     print_traceback(error)
-    lines: list[str] = []
-    for frame, number in traceback.walk_tb(error.__traceback__):
-        code = frame.f_code
-        if find_user_file(code.co_filename) is not None and not _is_ours(code.co_filename):
-            lines.append(f"{code.co_filename}:{number}")
+    places = [(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__)]
+    lines = [f"{file}:{number}" for file, number in places if find_user_file(file) is not None and not _is_ours(file)]
     # the innermost line; tinygrad compiles code without a file, too
     lines.sort(key=lambda line: not line.startswith("<"))
     if isinstance(error, SyntaxError) and error.filename is not None:

@@ -51,10 +51,8 @@ def find_deciding(tree: ast.Module) -> dict[Function, Kind]:
     functions = {s.name: s for s in statements if isinstance(s, ast.FunctionDef)}
     attributes = {name: {n.attr for n in ast.walk(f) if isinstance(n, ast.Attribute)} for name, f in functions.items()}
     has_map = any("realize_map" in names for names in attributes.values())
-    found: dict[Function, Kind] = {}
-    for function in functions.values():
-        if has_map and _writes_realize_map(function):
-            found[function] = "realizes"
+    realizing = [function for function in functions.values() if has_map and _writes_realize_map(function)]
+    found: dict[Function, Kind] = dict.fromkeys(realizing, "realizes")
     for pattern, action in _list_rules(tree):
         calls = [n.func for n in ast.walk(action) if isinstance(n, ast.Call)]
         names = [name.id for name in [action, *calls] if isinstance(name, ast.Name)]

@@ -69,23 +69,20 @@ def is_complete(tensor: Any) -> bool:
     return ask()
 
 
-def list_launches(graph: UOp, created: Any) -> list[Launch]:
-    """Returns the launches that `create_schedule` made of a graph, in order: of items (until 0.12), or of CALLs."""
+def list_launches(graph: UOp, created: Any) -> Iterator[Launch]:
+    """Yields the launches that `create_schedule` made of a graph, in order: of items (until 0.12), or of CALLs."""
     if isinstance(created, (tuple, list)):
-        launches: list[Launch] = []
         for item, arguments in _pair_items(graph, created):
             variables = {name: value for name, value in item.fixedvars.items() if name != DEVICE_NUMBER}
-            launches.append(Launch(item.ast, arguments, item.ast.op.name == "SINK", variables))
-        return launches
-    launches = []
+            yield Launch(item.ast, arguments, item.ast.op.name == "SINK", variables)
+        return
     for call in created.src:
         ast, *buffers = call.src
         if ast.op.name == "SINK" and ast.arg is None:
             continue  # a graph of tensors, as an all-reduce in 0.13: it gets its own schedule next
         # from 0.14 on a SINK that stores what it loads from another device becomes a COPY when the schedule is made
         devices = {device for buffer in buffers if (device := device_of(buffer)) is not None}
-        launches.append(Launch(ast, tuple(buffers), ast.op.name == "SINK" and len(devices) <= 1))
-    return launches
+        yield Launch(ast, tuple(buffers), ast.op.name == "SINK" and len(devices) <= 1)
 
 
 def _pair_items(graph: UOp, created: Any) -> Iterator[tuple[Any, tuple[UOp, ...]]]:

@@ -298,9 +298,7 @@ def _add_lines(path: result.SchedulePath, schedule: model.Schedule) -> result.Sc
     lines: dict[int | None, str | None] = {node.id: node.line for node in schedule.nodes}
     outputs: list[result.OutputPath] = []
     for output in path.outputs:
-        rewrite = output.rewrite
-        if rewrite is not None:
-            rewrite = replace(rewrite, line=lines.get(rewrite.node))
+        rewrite = output.rewrite and replace(output.rewrite, line=lines.get(output.rewrite.node))
         outputs.append(replace(output, rewrite=rewrite, line=lines.get(output.node)))
     return replace(path, outputs=tuple(outputs))
 

@@ -131,7 +131,7 @@ class FollowingCollector(Collector):
     def _on_created(self, create: Callable[..., Any], sched_sink: UOp) -> Any:
         made = create(sched_sink)
         if self.call is not None:
-            self.created.append(list_launches(sched_sink, made))
+            self.created.append(list(list_launches(sched_sink, made)))
         return made
 
     def watch_lowering(self, lower: Callable[[], object]) -> list[PassRun]:

@@ -5,13 +5,14 @@ lost store to the same address. What cannot be decided is None."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
 
 from vmapdbg.child.program import linear
 from vmapdbg.child.program.reach import Reach, bound_address, count_written, find_known_reach, find_reach
 from vmapdbg.model import capture as model
+from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.model.vocabulary import LoopKind
 from vmapdbg.reference.graph import Unknown, reach
 
@@ -65,11 +66,9 @@ _SPACES: dict[str, Literal["GLOBAL", "LOCAL"]] = {"global": "GLOBAL", "local": "
 def find_accesses(program: linear.LinearProgram, source: str) -> tuple[model.Access, ...]:
     """Returns the facts about each GLOBAL and LOCAL buffer of a linear program, loads and stores apart."""
     lines = find_source_lines(program, source)
-    groups: dict[tuple[linear.Buffer, bool], list[linear.MemoryAccess]] = {}
-    for access in program.accesses:
-        if access.buffer.space in _SPACES and access.buffer.size >= 0:
-            groups.setdefault((access.buffer, access.is_store), []).append(access)
-    return tuple(_describe(program, lines, accesses) for accesses in groups.values())
+    known = [access for access in program.accesses if access.buffer.space in _SPACES and access.buffer.size >= 0]
+    groups = group_equal(known, lambda access: (access.buffer, access.is_store))
+    return tuple(_describe(program, lines, accesses) for accesses in groups)
 
 
 def _describe(
@@ -156,12 +155,11 @@ def find_lost(
     return tuple(loop for loop in candidates if loop in lost)
 
 
-def find_pinned(program: linear.LinearProgram, access: linear.MemoryAccess) -> list[linear.ProgramLoop]:
-    """Returns the threads that do not change the address, and whose first step alone passes the gate. tinygrad puts
+def find_pinned(program: linear.LinearProgram, access: linear.MemoryAccess) -> Iterator[linear.ProgramLoop]:
+    """Yields the threads that do not change the address, and whose first step alone passes the gate. tinygrad puts
     such a gate on a store without the range of some threads of a group. After a GROUP reduce that is right: the first
     thread stores what LOCAL memory has collected. But a value that differs between threads is lost."""
     address, _ = find_data(program, access.index)
-    pinned: list[linear.ProgramLoop] = []
     for condition in linear.split_conditions(access.gate):
         compared, _ = find_data(program, condition)
         loops = [loop for loop in access.loops if loop in compared]
@@ -170,8 +168,7 @@ def find_pinned(program: linear.LinearProgram, access: linear.MemoryAccess) -> l
         with suppress(Unknown):
             reach = find_reach(loops[0], condition, loops, 1)
             if reach.steps == 1 and reach.highest == 0:
-                pinned += loops
-    return pinned
+                yield loops[0]
 
 
 def _describe_loop(loop: linear.ProgramLoop) -> model.Loop:

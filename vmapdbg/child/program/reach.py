@@ -157,7 +157,7 @@ def count_written(reaches: Sequence[Reach], size: int) -> tuple[int, int | None,
     in loops that its address does not use, count as one."""
     live = [r for r in reaches if r.steps]
     stores = sum(r.steps * r.width for r in live)
-    merged = _merge_constants(live)
+    merged = list(_merge_constants(live))
     if len(merged) == 1 and (elements := _count_distinct(merged[0])) is not None and elements == size:
         lowest, highest = (sum(int(values[end]) for values in merged[0]) for end in (0, -1))
         # as many as the buffer has, and none of them outside of it
@@ -180,31 +180,24 @@ def count_written(reaches: Sequence[Reach], size: int) -> tuple[int, int | None,
     return stores, reached.size, None if missing == size else missing
 
 
-def _merge_constants(reaches: Sequence[Reach]) -> list[list[Values]]:
-    """Returns the sets of values whose sums each reach has; an unrolled loop, stores a constant apart, becomes one."""
+def _merge_constants(reaches: Sequence[Reach]) -> Iterator[list[Values]]:
+    """Yields the sets of values whose sums each reach has; an unrolled loop, stores a constant apart, becomes one."""
     by_values: dict[tuple[object, ...], list[Reach]] = {}
     for r in reaches:
         alike = (values if isinstance(values, range) else values.tobytes() for values in r.sets)
         by_values.setdefault(tuple(alike), []).append(r)
-    merged: list[list[Values]] = []
     for alike in by_values.values():
         constants: Values = sorted({r.base + i for r in alike for i in range(r.width)})
         step = (constants[-1] - constants[0]) // max(1, len(constants) - 1)
         packed = range(constants[0], constants[-1] + 1, step or 1)
         if list(packed) == constants:
             constants = packed
-        merged.append([constants, *alike[0].sets])
-    return merged
+        yield [constants, *alike[0].sets]
 
 
 def _count_distinct(sets: Sequence[Values]) -> int | None:
     """Counts the different sums of one value of each set: the product of the sizes; None if two sums can be equal."""
-    runs: list[range | Integers] = []
-    for values in sets:
-        if isinstance(values, range):
-            runs.append(values)
-        else:
-            runs += _split_runs(values)
+    runs = [run for values in sets for run in ([values] if isinstance(values, range) else _split_runs(values))]
     span = 0
     for run in sorted((run for run in runs if len(run) > 1), key=lambda run: run[1] - run[0]):
         smallest_gap = run.step if isinstance(run, range) else (run[1:] - run[:-1]).min()
