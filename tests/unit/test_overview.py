@@ -78,7 +78,7 @@ def show_overview(capture: Capture, width: int = 80) -> str:
 def test_equal_kernels_are_one_and_count_together() -> None:
     first, second = group_kernels(View.of_one(network()))
     assert (first.kernel.name, first.after.launches, first.after.ops, first.after.bytes) == ("r_64", 5, 2700, 300)
-    assert [(place.schedule, place.position) for place in first.places] == [(0, 0), (0, 2), (1, 0)]
+    assert [(place.pair.index, place.position) for place in first.places] == [(0, 0), (0, 2), (1, 0)]
     assert (second.kernel.name, second.after.ops, list(second.lines)) == ("E_64", 50, ["net.py:3", "net.py:9"])
     # kernels of one name and two programs are two
     other = replace(MATMUL, key="cc")

@@ -137,26 +137,25 @@ def compare_sides(before: Side | SuiteSide, after: Side | SuiteSide) -> dict[str
     both = [label for label in left if label in right]
     if on := [name for name, state in after.patches.items() if state and before.patches.get(name, False)]:
         both.append(f"patches on {', '.join(on)}")
-    only_before = [label for label in left if label not in right] + label_patches(before.patches, after.patches)
-    only_after = [label for label in right if label not in left] + label_patches(after.patches, before.patches)
+    only_before = [label for label in left if label not in right]
+    only_after = [label for label in right if label not in left]
+    only_before += label_patches(before.patches, after.patches)
+    only_after += label_patches(after.patches, before.patches)
     if before.name != after.name:
         only_before, only_after = [before.name, *only_before], [after.name, *only_after]
     return {"before": only_before, "after": only_after, "both": both}
 
 
-def label_patches(states: Mapping[str, bool], others: Mapping[str, bool]) -> list[str]:
-    """Returns `patches on ...` and `patches off ...`: the patches that both sides switch differently (unnamed: off)."""
-    labels: list[str] = []
+def label_patches(states: Mapping[str, bool], others: Mapping[str, bool]) -> Iterator[str]:
+    """Yields `patches on ...` and `patches off ...`: the patches that both sides switch differently (unnamed: off)."""
     for word, state in (("on", True), ("off", False)):
         names = [name for name in {**states, **others} if states.get(name, False) == state != others.get(name, False)]
         if names:
-            labels.append(f"patches {word} {', '.join(names)}")
-    return labels
+            yield f"patches {word} {', '.join(names)}"
 
 
-def compare_totals(before: Totals, after: Totals) -> list[tuple[str, str, str, str]]:
-    """Returns the totals that differ: name, before, after, ratio or nothing. Time in kernels needs both sides timed."""
-    found: list[tuple[str, str, str, str]] = []
+def compare_totals(before: Totals, after: Totals) -> Iterator[tuple[str, str, str, str]]:
+    """Yields the totals that differ: name, before, after, ratio or nothing. Time in kernels needs both sides timed."""
     for label, name, write in (
         ("kernels", "kernels", str),
         ("copies", "copies", str),
@@ -171,8 +170,7 @@ def compare_totals(before: Totals, after: Totals) -> list[tuple[str, str, str, s
         has_ratio = name in ("executed_ops", "bytes", "buffer_bytes", "seconds")
         ratio = format_ratio(one or 0, other or 0) if has_ratio else ""
         if one != other and None not in (one, other):
-            found.append((label, write(one), write(other), ratio))
-    return found
+            yield label, write(one), write(other), ratio
 
 
 # *** facts of a kernel
@@ -210,15 +208,13 @@ def list_facts(kernel: Kernel) -> dict[str, list[str]]:
     return facts
 
 
-def compare_facts(before: Kernel, after: Kernel) -> list[tuple[str, str, str]]:
-    """Returns (name, before, after) for each fact that differs; `none` for a kernel that does not have it."""
-    found: list[tuple[str, str, str]] = []
+def compare_facts(before: Kernel, after: Kernel) -> Iterator[tuple[str, str, str]]:
+    """Yields (name, before, after) for each fact that differs; `none` for a kernel that does not have it."""
     left, right = list_facts(before), list_facts(after)
     for name in {**left, **right}:
         for one, other in zip_longest(left.get(name, ()), right.get(name, ()), fillvalue=""):
             if one != other:
-                found.append((name, one or "none", other or "none"))
-    return found
+                yield name, one or "none", other or "none"
 
 
 class Places:

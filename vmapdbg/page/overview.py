@@ -127,11 +127,6 @@ class Place(NamedTuple):
     position: int
 
     @property
-    def schedule(self) -> int:
-        """The index of the schedule."""
-        return self.pair.index
-
-    @property
     def change(self) -> KernelChange:
         """The pair of kernels."""
         return self.pair.kernels[self.position]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite, UnwrittenRead
-from vmapdbg.model.capture import Bufferize, Capture, Decision, Node, Realized, Reason, Schedule, SnippetError, Unsplit
+from vmapdbg.model.capture import Capture, Decision, Node, Realized, Reason, Schedule, SnippetError, Unsplit
 from vmapdbg.model.crash import Crash, RewriteStep, SharedLoop
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import CrashStage, Rule
@@ -76,10 +76,10 @@ def _fill_schedule(schedule: Schedule) -> Schedule:
         if node.realized is not None:
             node = replace(node, realized=replace(node.realized, detail=say_realized(node.realized, names)))
         nodes.append(node)
-    bufferizes: list[Bufferize] = []
-    for made in schedule.bufferizes:
-        reason = made.reason if made.decided is None else say_reason(made.decided, names)
-        bufferizes.append(replace(made, reason=reason))
+    bufferizes = (
+        made if made.decided is None else replace(made, reason=say_reason(made.decided, names))
+        for made in schedule.bufferizes
+    )
     return replace(schedule, nodes=tuple(nodes), bufferizes=tuple(bufferizes))
 
 

@@ -97,11 +97,6 @@ class DrawnPair:
         return self.before if mark == REMOVED else self.after
 
     @property
-    def is_two(self) -> bool:
-        """Whether the sides are two schedules."""
-        return self.before is not self.after
-
-    @property
     def range_colours(self) -> dict[str, str]:
         """A colour for each vmap range of both sides, the same for the same names. They repeat after eight."""
         names = sorted(self.before.index.vmap_names | self.after.index.vmap_names)

@@ -137,7 +137,7 @@ class Drawing:
         after = self.pair.after
         capture, number = after.capture, after.schedule.index
         title = f"{capture.snippet}   {self.stage.title} of schedule {number}, target {capture.target}"
-        if self.pair.is_two:
+        if self.pair.before is not self.pair.after:
             title += "   - before, + after"
         graph = self.stage.build(self.pair, level, title)
         self.drawn = graph.count_drawn()
@@ -232,18 +232,16 @@ class Drawing:
             return (min(self.fold, levels[-1]),)
         return tuple(levels)
 
-    def list_notes(self, graph: Graph, level: int) -> list[str]:
-        """Returns notes on what is folded or left out, and how to draw it."""
-        notes: list[str] = []
+    def list_notes(self, graph: Graph, level: int) -> Iterator[str]:
+        """Yields notes on what is folded or left out, and how to draw it."""
         folded = +Counter(graph.folded)
         if folded:
             parts = ", ".join(f"{count:,} {why}" for why, count in folded.most_common())
-            notes.append(f"folded {folded.total():,} of {folded.total() + self.drawn:,} nodes: {parts}")
+            yield f"folded {folded.total():,} of {folded.total() + self.drawn:,} nodes: {parts}"
         if level and self.fold is None and graph.folded:
-            notes.append("folded to stay readable: --around NODE --depth N draws a part as it is, --fold 0 all")
+            yield "folded to stay readable: --around NODE --depth N draws a part as it is, --fold 0 all"
         if self.left_out:
-            notes.append(f"{format_plural(self.left_out, 'node')} further away not drawn")
-        return notes
+            yield f"{format_plural(self.left_out, 'node')} further away not drawn"
 
 
 def _keep_near(graph: Graph, names: list[str]) -> Graph:

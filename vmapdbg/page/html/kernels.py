@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from vmapdbg.diff.result import KernelSide
 from vmapdbg.diff.source import MarkedSpan, align_sources
@@ -85,10 +86,11 @@ def merge_findings(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
     return [(same[0], len(same)) for same in merged]
 
 
-def view_kernels(view: View, rows: Sequence[KernelRow], name_node: Callable[[str, NodeKey], str]) -> list[KernelView]:
-    """Returns the rows to show, in their order. `name_node` names a node of a side."""
+def view_kernels(
+    view: View, rows: Sequence[KernelRow], name_node: Callable[[str, NodeKey], str]
+) -> Iterator[KernelView]:
+    """Yields the rows to show, in their order. `name_node` names a node of a side."""
     sources = _Sources(view, name_node)
-    views: list[KernelView] = []
     for row in rows:
         shown = KernelView(row, row.kernel.name, _list_facts(row, view))
         if view.is_pair:
@@ -97,13 +99,11 @@ def view_kernels(view: View, rows: Sequence[KernelRow], name_node: Callable[[str
             words, parts = list_parts(row.change)
             shown.note = words + join_first([side.kernel.name for side in parts], _MOST_PARTS)
         else:
-            faults: list[Finding] = []
-            for place in row.places:
-                faults += sources.findings["after"].about_kernel(place.schedule, [place.position])
-            shown.faults = merge_findings(faults)
+            about = sources.findings["after"].about_kernel
+            faults = (about(place.pair.index, [place.position]) for place in row.places)
+            shown.faults = merge_findings(chain.from_iterable(faults))
         sources.add_to(shown)
-        views.append(shown)
-    return views
+        yield shown
 
 
 # *** facts
@@ -148,27 +148,25 @@ class _Sources:
         if shown.is_alone:
             shown.rows = [CodeRow(after=line, same=True) for line in self._list_code(*sides[0])]
         else:
-            after, before = (self._list_code(*side) for side in sides)
+            after, before = (list(self._list_code(*side)) for side in sides)
             shown.rows = _pair_lines(before, after, {kernel.name for kernel in kernels})
         lines = [line for row in shown.rows for line in (row.before, row.after) if line is not None]
         self.left = max(self.left - len(_join_lines(lines)) - _A_LINE * len(lines), 0)
 
-    def _list_code(self, side: str, schedule: int, kernels: Sequence[KernelSide]) -> list[CodeLine]:
-        lines: list[CodeLine] = []
+    def _list_code(self, side: str, schedule: int, kernels: Sequence[KernelSide]) -> Iterator[CodeLine]:
         for each in kernels:
             kernel = each.kernel
             if len(kernels) > 1:
-                lines.append(CodeLine([("tc", f"// #{each.number} {kernel.name}")]))
+                yield CodeLine([("tc", f"// #{each.number} {kernel.name}")])
             node = self.name_node(side, (schedule, kernel.outputs[0])) if kernel.outputs else ""
-            lines += _split_source(kernel, node, self.findings[side].about_kernel(schedule, [each.number]))
-        return lines
+            yield from _split_source(kernel, node, self.findings[side].about_kernel(schedule, [each.number]))
 
 
-def _split_source(kernel: Kernel, node: str, findings: Iterable[Finding]) -> list[CodeLine]:
-    """The lines of a kernel's source. `node` is the name of its first output."""
+def _split_source(kernel: Kernel, node: str, findings: Iterable[Finding]) -> Iterator[CodeLine]:
+    """Yields the lines of a kernel's source. `node` is the name of its first output."""
     source = kernel.source.strip("\n")
     if not source:
-        return []
+        return
     codes: dict[int | None, list[str]] = defaultdict(list)
     for finding in findings:
         codes[finding.source_line].append(finding.code)
@@ -178,12 +176,10 @@ def _split_source(kernel: Kernel, node: str, findings: Iterable[Finding]) -> lis
     # a capture does not say which of several outputs a buffer belongs to
     written = [buffer.name for buffer in kernel.buffers if buffer.access != "read"]
     is_only = len(written) == len(kernel.outputs) == 1
-    lines: list[CodeLine] = []
     for number, parts in enumerate(split_code(source, language_of(kernel.target), _PLAIN), start=1):
         says = "; ".join(f"{each.kind} {each.buffer}[{each.address}]" for each in accesses[number])
         is_store = is_only and any((each.kind, each.buffer) == ("store", written[0]) for each in accesses[number])
-        lines.append(CodeLine(parts, node if is_store else "", says, tuple(codes[number])))
-    return lines
+        yield CodeLine(parts, node if is_store else "", says, tuple(codes[number]))
 
 
 def _join_lines(lines: Iterable[CodeLine]) -> str:
@@ -202,7 +198,7 @@ def _pair_lines(before: Sequence[CodeLine], after: Sequence[CodeLine], names: Co
             other = replace(other, parts=_split_marks(pair.after or "", pair.marks_after))
         rows.append(CodeRow(one, other, pair.is_same))
     changed = [number for number, row in enumerate(rows) if not row.same]
-    shown = keep_near(rows, changed, _AROUND)
+    shown = list(keep_near(rows, changed, _AROUND))
     end = min(max(changed, default=-1) + _AROUND + 1, len(rows))
     if end < len(rows):
         shown.append(CodeRow(gap=len(rows) - end))

@@ -23,7 +23,7 @@ from vmapdbg.page import format as formats
 from vmapdbg.page.functions import FunctionRow, count_functions
 from vmapdbg.page.graph.dot import clean_text
 from vmapdbg.page.html.drawing import draw_view
-from vmapdbg.page.html.kernels import KernelView, merge_findings, view_kernels
+from vmapdbg.page.html.kernels import merge_findings, view_kernels
 from vmapdbg.page.html.nodes import Explainer, Texts
 from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, view_files
 from vmapdbg.page.lifetimes import Picture
@@ -118,12 +118,12 @@ class Report:
         self.explainer = Explainer(view)
         self.drawings, self.undrawn = draw_view(view, rows, self.explainer.name)
         self.explainer.choose(rows, [name for drawing in self.drawings for name in drawing.list_nodes()])
-        self.kernels: list[KernelView] = view_kernels(view, rows, self.explainer.name)
+        self.kernels = list(view_kernels(view, rows, self.explainer.name))
         self.notes = collect_notes(view)
         self.places = formats.Places(self.notes, view.after.snippet)
         self.page = Page(Console(file=StringIO(), width=_TEXT_WIDTH, color_system=None), self.places)
         snippets = view.before.snippet, view.after.snippet
-        self.sources: list[SourceView] = view_files(files_before or files, files, self.notes, snippets)
+        self.sources = list(view_files(files_before or files, files, self.notes, snippets))
         self.functions = [] if view.is_pair else count_functions(view.after)
         self.rule_names = {rule.code: rule.name for rule in RULES}
 

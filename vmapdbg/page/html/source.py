@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, TypeVar
@@ -117,23 +117,22 @@ class SourceView:
 
 def view_files(
     before: Sequence[SourceFile], after: Sequence[SourceFile], notes: Mapping[str, LineNotes], snippets: tuple[str, str]
-) -> list[SourceView]:
-    """Returns the files of both sides; the two `snippets` are one listing. `notes` are by line after (else before)."""
+) -> Iterator[SourceView]:
+    """Yields the files of both sides; the two `snippets` are one listing. `notes` are by line after (else before)."""
     left = {file.name: file for file in before}
-    views: list[SourceView] = []
     for file in after:
         other = left.pop(file.name, None)
         if file.name == snippets[1] and snippets[0] in left:
             other = left.pop(snippets[0])
-        views.append(_view(other or file, file, notes))
-    views += [_view(file, file, notes) for file in left.values()]
-    return views
+        yield _view(other or file, file, notes)
+    for file in left.values():
+        yield _view(file, file, notes)
 
 
 def _view(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes]) -> SourceView:
-    lines = _list_lines(before, after, notes)
+    lines = list(_list_lines(before, after, notes))
     important = [number for number, line in enumerate(lines) if line.notes is not None or line.kind != "same"]
-    shown = keep_near(lines, important, _AROUND)
+    shown = list(keep_near(lines, important, _AROUND))
     placed = {line.notes.line for line in lines if line.notes is not None}
     names = tuple(dict.fromkeys((before.name, after.name)))
     unplaced = [note for note in notes.values() if split_place(note.line)[0] in names and note.line not in placed]
@@ -142,10 +141,9 @@ def _view(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes])
     return SourceView(names, "; ".join(said), shown, unplaced)
 
 
-def _list_lines(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes]) -> list[SourceLine]:
+def _list_lines(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes]) -> Iterator[SourceLine]:
     old, new = split_code(before.text, "python"), split_code(after.text, "python")
     texts = _split_lines(before.text), _split_lines(after.text)
-    found: list[SourceLine] = []
     for tag, start, end, start_after, end_after in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
         rows, kind = iter(range(start + 1, end + 1)), "same"
         if tag != "equal":
@@ -153,11 +151,10 @@ def _list_lines(before: SourceFile, after: SourceFile, notes: Mapping[str, LineN
             for row in rows:
                 # the notes of an edited line are at its new place
                 note = None if before.name == after.name else notes.get(f"{before.name}:{row}")
-                found.append(SourceLine("removed", row, None, old[row - 1], note))
+                yield SourceLine("removed", row, None, old[row - 1], note)
         for number in range(start_after + 1, end_after + 1):
             note = notes.get(f"{after.name}:{number}")
-            found.append(SourceLine(kind, next(rows, None), number, new[number - 1], note))
-    return found
+            yield SourceLine(kind, next(rows, None), number, new[number - 1], note)
 
 
 # *** source text
@@ -176,18 +173,16 @@ _MOST_COLOURED = 60_000
 """A longer text, in characters, stays plain: its colours would be most of the page."""
 
 
-def keep_near(lines: Sequence[Line], important: Iterable[int], around: int) -> list[Line]:
-    """Returns lines at most `around` from an important line; the `gap` of each counts lines left out above it."""
+def keep_near(lines: Sequence[Line], important: Iterable[int], around: int) -> Iterator[Line]:
+    """Yields lines at most `around` from an important line; the `gap` of each counts lines left out above it."""
     near = {number + step for number in important for step in range(-around, around + 1)}
-    shown: list[Line] = []
     gap = 0
     for number, line in enumerate(lines):
         if number in near:
-            shown.append(replace(line, gap=gap))
+            yield replace(line, gap=gap)
             gap = 0
         else:
             gap += 1
-    return shown
 
 
 def _split_lines(text: str | None) -> list[str]:

@@ -183,9 +183,8 @@ def _list_changed_facts(view: ScheduleView, item: KernelChange) -> list[Piece]:
     elif item.status in ("only-before", "only-after"):
         facts.append(TITLES[item.status])
     # the median of a launch; of several kernels their sum
-    medians: list[float] = []
-    for some in filter(None, (item.before, item.after)):
-        medians.append(sum(side.kernel.measured.median for side in some if side.kernel.measured is not None))
+    measured = [[side.kernel.measured for side in some] for some in (item.before, item.after) if some]
+    medians = [sum(one.median for one in some if one is not None) for some in measured]
     if all(medians):
         # a kernel of one side has its own time only
         change = page.change(format_seconds(medians[0]), format_seconds(medians[-1]))
@@ -287,6 +286,5 @@ def _list_notes(view: ScheduleView, item: BufferizeChange) -> list[Piece]:
         notes.append(view.page.join((f"+ {after.outcome}", AFTER), f": {after.reason}"))
     was = "!! before, ambient {} was NOT closed: only one iteration of it survived"
     now = "!! after, ambient {} is NOT closed: only one iteration of it survives"
-    for form, lost in (was, item.lost_before), (now, item.lost_after):
-        notes.append((format_known(form, ", ".join(lost)), ALERT))
-    return notes
+    alerts = ((was, item.lost_before), (now, item.lost_after))
+    return [*notes, *((format_known(form, ", ".join(lost)), ALERT) for form, lost in alerts)]

@@ -63,10 +63,7 @@ class Page:
 
     def join(self, *parts: Piece) -> Text:
         """Returns the parts as one Text."""
-        whole = Text()
-        for part in parts:
-            whole.append_text(self.read(part))
-        return whole
+        return Text().join(map(self.read, parts))
 
     def place(self, line: str | None) -> Piece:
         """Returns a line of the user as `  [file:12]`, nothing for None."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from rich.text import Text
 
@@ -90,10 +90,8 @@ def _list_sources(view: ScheduleView, shown: Sequence[Node]) -> dict[int, set[in
 
 
 def _format_node(view: ScheduleView, node: Node, sources: Iterable[int]) -> Row:
-    ranges: list[Text] = []
-    for side in dict.fromkeys((node.in_ranges, node.out_ranges)):
-        if side is not None:
-            ranges.append(view.names(side) or Text("()"))
+    sides = dict.fromkeys((node.in_ranges, node.out_ranges))
+    ranges = [view.names(side) or Text("()") for side in sides if side is not None]
     read = ", ".join(map(str, sorted(sources, reverse=True)))
     decisions = Text("; ").join(_list_decisions(view, node))
     return Row(
@@ -123,13 +121,11 @@ def _format_realized(view: ScheduleView, node: Node, *, is_before: bool = False)
     return view.page.join((f"{decision}, {realized.reason}{partial}", NOTE), format_known(": {}", sentence))
 
 
-def _list_decisions(view: ScheduleView, node: Node, *, is_before: bool = False) -> list[Text]:
-    decisions: list[Text] = []
+def _list_decisions(view: ScheduleView, node: Node, *, is_before: bool = False) -> Iterator[Text]:
     if node.realized is not None:
-        decisions.append(_format_realized(view, node, is_before=is_before))
+        yield _format_realized(view, node, is_before=is_before)
     if node.unsplit is not None:
-        decisions.append(view.page.join(("not split", NOTE), format_known(": {}", node.unsplit.detail)))
-    return decisions
+        yield view.page.join(("not split", NOTE), format_known(": {}", node.unsplit.detail))
 
 
 def _print_ranges(view: ScheduleView, shown: list[Node]) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from vmapdbg.diff.result import ValueDiff
 from vmapdbg.lint import RULES
 from vmapdbg.model.capture import Bufferize, Device, Kernel, MarkTime, Node
 from vmapdbg.model.schedule_index import find_distinct, group_equal, name_node
@@ -198,9 +197,8 @@ class Overview:
 
     def add_values(self) -> None:
         """Adds the first outputs that differ by more than rounding."""
-        different: list[tuple[int, ValueDiff]] = []
-        for item in self.view.schedules:
-            different += [(item.index, output) for output in item.outputs if output.status == "different"]
+        outputs = [(item.index, output) for item in self.view.schedules for output in item.outputs]
+        different = [(schedule, output) for schedule, output in outputs if output.status == "different"]
         if different:
             self.page.head("Values", f"{format_plural(len(different), 'output')} different")
         for schedule, output in different[:_MOST_OUTPUTS]:

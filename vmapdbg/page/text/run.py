@@ -78,7 +78,7 @@ def print_diff(
     page = print_head(diff, console, show_all=show_all)
     items = [(part, "") for part in (diff.schedules if selected is None else selected)]
     if selected is None and not show_all:
-        items = _list_brief(diff)
+        items = list(_list_brief(diff))
     _print_schedules(views.RunView(page, diff), items)
     page.print()
 
@@ -293,10 +293,9 @@ def _collect_places(diff: CaptureDiff) -> Iterator[str | None]:
         yield from (line for side in sides for line in side.kernel.lines)
 
 
-def _list_brief(diff: CaptureDiff) -> list[tuple[ScheduleDiff, str]]:
-    """Pairs each schedule with the reason why it gets only one line; no reason: it is printed whole."""
+def _list_brief(diff: CaptureDiff) -> Iterator[tuple[ScheduleDiff, str]]:
+    """Yields each schedule with the reason why it gets only one line; no reason: it is printed whole."""
     seen: dict[str, ScheduleDiff] = {}
-    found: list[tuple[ScheduleDiff, str]] = []
     for schedule in diff.schedules:
         reason = ""
         if schedule.not_deterministic:
@@ -311,8 +310,7 @@ def _list_brief(diff: CaptureDiff) -> list[tuple[ScheduleDiff, str]]:
             first = seen.setdefault(repr(nameless), schedule)
             if first is not schedule:
                 reason = f"the changes of schedule {views.name_schedule(first)} again"
-        found.append((schedule, reason))
-    return found
+        yield schedule, reason
 
 
 def _print_findings(page: Page, diff: CaptureDiff) -> None:

@@ -96,7 +96,7 @@ def _print_change(view: ScheduleView, item: KernelChange, sources: tuple[str, st
     before, after = (escape_unsafe(source.strip("\n"), page.console.encoding) for source in sources)
     pairs = _list_apart(before, after)
     if item.before and item.after:
-        pairs = align_sources(before, after, {side.kernel.name for side in item.sides})
+        pairs = list(align_sources(before, after, {side.kernel.name for side in item.sides}))
     target = (item.after or item.before)[0].kernel.target
     coloured = _colour(page, before, target), _colour(page, after, target)
     words, parts = list_parts(item)

@@ -306,9 +306,7 @@ def _describe_difference(page: Page, item: ValueDiff) -> Iterator[Piece]:
     if item.max_absolute is not None:
         errors = f", by up to {_format_value(item.max_absolute)} ({_format_value(item.max_relative)} relative)"
     if item.first is not None:
-        where = f"sample {item.first}"
-        if item.index is not None:
-            where = f"[{', '.join(map(str, item.index))}]"
+        where = f"sample {item.first}" if item.index is None else f"[{', '.join(map(str, item.index))}]"
         yield f" at {where}: "
         yield page.change(_format_value(item.value_before), _format_value(item.value_after))
         yield f"; {item.different} of {item.sampled} sampled differ{errors}"
