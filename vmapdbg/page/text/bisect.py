@@ -65,20 +65,18 @@ def print_bisect(document: BisectDocument, console: Console) -> None:
     for label, sets in found.items():
         parts: list[Piece] = [] if sets.sets else [("nothing", "bold")]
         for patches in sets.sets:
-            tried = given.difference(patches) if sets is document.removed else frozenset(patches)
+            made = given.difference(patches) if sets is document.removed else frozenset(patches)
             parts += [" or "] * bool(parts)
-            parts += [(", ".join(patches) or "none", "bold green"), f" -> {outcomes[tried]}"]
+            parts += [(", ".join(patches) or "none", "bold green"), f" -> {outcomes[made]}"]
         proof = f"all sets of up to {sets.size} tried"
         if not sets.exact:
             proof = "found by halving: no smaller part of it changes the outcome"
         page.add(f"{label}: ", *parts, (f"  ({proof})", "dim"), indent=2)
-    _end_page(
-        page,
-        (
-            (name, spell_patches(patches).replace(",", ", "), "(as given)" * (patches == given))
-            for patches, name in outcomes.items()
-        ),
-    )
+    tried = [
+        (name, spell_patches(patches).replace(",", ", "), "(as given)" * (patches == given))
+        for patches, name in outcomes.items()
+    ]
+    _end_page(page, tried)
 
 
 def print_history(history: History, console: Console) -> None:
