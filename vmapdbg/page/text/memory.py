@@ -106,11 +106,8 @@ class _Printer:
 
     def format_group(self, group: list[LiveBuffer]) -> Row:
         first, size = group[0], sum(one.value.bytes for one in group)
-        nodes = [
-            name_node(one.schedule, one.node)
-            for one in (buffer.value for buffer in group)
-            if one.schedule is not None and one.node is not None
-        ]
+        makers = [(one.value.schedule, one.value.node) for one in group]
+        nodes = [name_node(schedule, node) for schedule, node in makers if schedule is not None and node is not None]
         uses = join_change(self.name_launch(first.first), self.name_launch(first.last))
         shares = first.shares[:_MOST_SHARES]
         names = [f"{format_bytes(v.bytes)} of {self.places.format(v.line) or 'an unknown line'}" for v in shares]

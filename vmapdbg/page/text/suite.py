@@ -48,14 +48,10 @@ def name_change(group: SuiteGroup) -> str:
 def explain_causes(group: SuiteGroup) -> Iterator[str]:
     """Yields sentences about the realize points that are gone or new, with their rules."""
     for sign, what in (("-", "no longer realized"), ("+", "realized now")):
-        causes: list[str] = []
-        for cause in group.causes:
-            if cause.startswith(sign):
-                # `-MUL: ending-ranges` becomes `MUL (ending-ranges)`
-                op, _, reason = cause[1:].partition(": ")
-                causes.append(op + format_known(" ({})", reason))
-        if causes:
-            yield f"{what}: {', '.join(causes)}"
+        causes = [cause[1:].partition(": ") for cause in group.causes if cause.startswith(sign)]
+        # `-MUL: ending-ranges` becomes `MUL (ending-ranges)`
+        if said := [op + format_known(" ({})", reason) for op, _, reason in causes]:
+            yield f"{what}: {', '.join(said)}"
 
 
 def print_suite(diff: SuiteDiff, console: Console, *, show_all: bool = False) -> None:

@@ -42,11 +42,10 @@ def _add_proposal(page: Page, document: TuneDocument, proposal: Proposal) -> Non
     for edit in proposal.edits:
         label = edit.label if edit.file else f"run with {edit.label}"
         page.add((format_known("{}  ", edit.line), NOTE), (label, "bold"))
-    facts = {document.by: page.compare(before, after, lambda number: format_measured(document.by, number))}
-    runs = (
-        f"  medians of {len(proposal.after)} runs each, in turns, noise {format_measured(document.by, proposal.noise)}"
-    )
-    facts[document.by].append_text(page.text(runs, "dim"))
+    change = page.compare(before, after, lambda number: format_measured(document.by, number))
+    noise = format_measured(document.by, proposal.noise)
+    runs = f"  medians of {len(proposal.after)} runs each, in turns, noise {noise}"
+    facts = {document.by: page.join(change, (runs, "dim"))}
     facts["kernels"] = page.text(" -> ".join(map(str, proposal.kernels)))
     facts["ops"] = page.compare(proposal.executed_ops[0], proposal.executed_ops[-1], round_count)
     if document.by == "time" and None not in proposal.peak_bytes:
