@@ -278,7 +278,7 @@ def describe_numbers(found: result.NumberFault) -> list[str]:
     outputs = format_plural(found.outputs, "output")
     if found.op is None:
         return [f"{outputs} with NaN or infinity: memory that it reads has them already"]
-    of = f"a sum of {found.terms:,} numbers" if found.op == "reduce add" else " and ".join(map(str, found.operands))
+    of = f"{found.terms:,} numbers" if found.terms else " and ".join(map(str, found.operands))
     where = format_known(" at {}", list(found.index) or None)
     name = f"{found.op.removeprefix('reduce ').upper()} {found.dtype}{format_known(' (Tensor.{})', found.method)}"
     if found.kind == "lost-digits":

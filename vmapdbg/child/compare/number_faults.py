@@ -217,12 +217,14 @@ def _compare(numbers: Numbers, exact: Numbers, dtype: str) -> float:
 
 class DigitFinder(SuspectFinder):
     """Computes a graph in its own dtypes and, node by node beside that, in double precision. `errors`: node -> the
-    largest error as a share of the largest element; infinite for integers that differ, because a branch was another."""
+    largest error as a share of the largest element; infinite for integers that differ, because a branch was another.
+    `has_zero`: a sum is zero but for rounding, so that it has no digits to lose."""
 
     def __init__(self, graph: OpGraph, read: ReadContents):
         super().__init__(graph, read)
         self.wide = Evaluator(graph, read, InDouble(graph))
         self.errors: dict[int, float] = {}
+        self.has_zero = False
 
     def _compute_all(self, asked: Sequence[int]) -> None:
         self.wide._plan = Plan(self.graph, asked, ())
@@ -243,7 +245,9 @@ class DigitFinder(SuspectFinder):
         limit, sources = _find_limit(node.dtype), self._plan.list_sources(slot)
         if error > limit and node.op in _COMPUTING and all(self.errors.get(one, 0) * 8 <= limit for one in sources):
             largest = max((float(np.abs(self.wide._value(one).numbers).max(initial=0)) for one in sources), default=0)
-            if node.op not in _SUMS or float(np.abs(exact.numbers).max()) > _ZERO * largest:
+            if node.op in _SUMS and float(np.abs(exact.numbers).max()) <= _ZERO * largest:
+                self.has_zero = True
+            else:
                 is_worst = np.abs(value.numbers - exact.numbers)
                 self.suspect(slot, value, is_worst == is_worst.max(), exact)
 
@@ -253,8 +257,8 @@ class DigitFinder(SuspectFinder):
 
 
 def find_lost_digits(graph: OpGraph, read: ReadContents, outputs: Mapping[int, float]) -> NumberFault | None:
-    """Returns the first node that loses digits, so that the `outputs` (node -> error) lose them; None if that is no
-    single node. Raises Unknown."""
+    """Returns the first node that loses digits, so that the `outputs` (node -> error) lose them; None if they are zero
+    but for rounding. Raises Unknown."""
     clock, finder = Clock(), DigitFinder(graph, read)
     roots, worst = list(outputs), max(outputs.values())
     finder.evaluate_all(roots)
@@ -274,7 +278,9 @@ def find_lost_digits(graph: OpGraph, read: ReadContents, outputs: Mapping[int, f
     sums = [slot for slot in graph.reach(roots) if _adds_narrow(graph.nodes[slot])]
     slot = max(sums, key=lambda one: _find_sum_error(graph, one), default=None)
     if slot is None or _find_sum_error(graph, slot) < worst:
-        return None
+        if finder.has_zero:
+            return None
+        raise Unknown("no single op explains it")
     node, (line, method) = graph.nodes[slot], graph.origins.get(slot, (None, None))
     terms, digits = roundings_of(graph, node), _count_digits(worst)
     return NumberFault("lost-digits", len(roots), "reduce add", node.dtype, line, method, terms=terms, digits=digits)
