@@ -400,7 +400,9 @@ def test_the_program_as_written_becomes_small_with_its_arguments_and_what_it_imp
 @pytest.mark.slow
 def test_ctrl_c_writes_the_smallest_program_until_then(tmp_path: Path) -> None:
     lines = "\n".join(f"x{i} = Tensor([{i}.0]) + 1" for i in range(40))
-    write(tmp_path, f"{WRONG_ALONE}\n{lines}\n")
+    # each of a hundred programs takes a while, also on a fast machine
+    write(tmp_path, "import time\nfrom tinygrad import Tensor\ntime.sleep(0.5)\n", "slow.py")
+    write(tmp_path, f"{WRONG_ALONE.replace('from tinygrad', 'from slow')}\n{lines}\n")
     options = ["--runs", "2", "--patches", "none", "--reduce", "-o", "small.py", "--seconds", "600"]
     command = [sys.executable, "-m", "vmapdbg", "bisect", "snippet.py", *options]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
