@@ -16,13 +16,15 @@ import click
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.install.job import Job
-from vmapdbg.model.capture import Capture, Finding
+from vmapdbg.model.capture import DIED, Capture
 from vmapdbg.model.store import write_output
 from vmapdbg.model.wording import format_known
 
 if TYPE_CHECKING:
     from vmapdbg.check.result import CheckReport
 
+Fault = tuple[str, str | None]
+"""What is wrong, and the line of the user."""
 _NAME = "wrong.py"
 _WIDTH = 100
 
@@ -72,10 +74,9 @@ def issue(
 def _make_page(job: Job, seconds: float, span: str | None) -> tuple[str, str | None]:
     """Returns the page about a job's fault, and why there is none. Raises Failure, KeyboardInterrupt."""
     from vmapdbg.commands.bisect_reduce import reduce_job
-    from vmapdbg.commands.check import check_job
     from vmapdbg.page.text.check import print_check
 
-    if not _list_faults(*check_job(job)):
+    if _find_fault(job)[2] is None:
         return "", "neither does tinygrad fail, nor is a value wrong"
     reduced, interrupted = reduce_job([job], "values", None, seconds, Path(_NAME))
     if interrupted is not None:
@@ -87,9 +88,8 @@ def _make_page(job: Job, seconds: float, span: str | None) -> tuple[str, str | N
         file = Path(folder, _NAME)
         file.write_text(program, encoding="utf-8")
         small = replace(job, snippet=str(file), typed="")
-        checked = capture, report, _ = check_job(small)
-        faults = _list_faults(*checked)
-        if not faults:
+        capture, report, fault = _find_fault(small)
+        if fault is None:
             return "", "the small program does not show the fault when it is run once more"
         about = _print(print_check, capture, report)
         where = _find_where(small) if any(check.wrong for check in report.schedules) else ""
@@ -99,7 +99,7 @@ def _make_page(job: Job, seconds: float, span: str | None) -> tuple[str, str | N
     revision = format_known(" ({})", versions.commit)
     made = f"tinygrad {versions.tinygrad}{revision}, Python {versions.python}, {platform.platform()}, {capture.target}"
     command = " ".join(["vmapdbg check", _NAME, *jobs.spell_job_options(small)])
-    page = [f"# {_find_title(capture, faults[0], program)}", made, f"```python\n{program}```"]
+    page = [f"# {_find_title(fault, program)}", made, f"```python\n{program}```"]
     page += [f"`{command}` compares each value with numpy:", f"```\n{about}```"]
     if where:
         page += ["The first pass and the first rewrite that make it wrong (`vmapdbg why --value`):", f"```\n{where}```"]
@@ -108,22 +108,29 @@ def _make_page(job: Job, seconds: float, span: str | None) -> tuple[str, str | N
     return "\n\n".join(page) + "\n", None
 
 
-def _find_title(capture: Capture, fault: Finding, program: str) -> str:
-    """Returns what is wrong, and the line of the program that shows it."""
-    from vmapdbg.page.text.check import TITLES
-
-    number = (fault.line or "").rpartition(":")[2]
+def _find_title(fault: Fault, program: str) -> str:
+    what, line = fault
+    number = (line or "").rpartition(":")[2]
     shown = dict(enumerate(program.splitlines(), start=1)).get(int(number) if number.isdecimal() else 0, _NAME)
-    what = TITLES.get(fault.code, "wrong value").capitalize() if capture.error is None else capture.error.type
     return f"{what}: `{shown.strip()}`"
 
 
-def _list_faults(capture: Capture, report: CheckReport, _: BaseException | None) -> list[Finding]:
-    """Returns what is a fault of tinygrad, of all that `check` finds."""
+def _find_fault(job: Job) -> tuple[Capture, CheckReport, Fault | None]:
+    """Returns what `check` finds of a job, and the first fault of tinygrad. Raises what ended the comparison early."""
     from vmapdbg.check.findings import NUMBERS
+    from vmapdbg.commands.check import check_job
     from vmapdbg.page.check_sentences import make_findings
+    from vmapdbg.page.text.check import TITLES
 
-    return [one for one in make_findings(capture, report) if one.code not in NUMBERS.values()]
+    capture, report, ended = check_job(job)
+    if ended is not None:
+        raise ended
+    findings = [one for one in make_findings(capture, report) if one.code not in NUMBERS.values()]
+    error = capture.error
+    if error is not None and (findings or error.type == DIED):
+        return capture, report, (error.type, findings[0].line if findings else error.line)
+    faults = [(TITLES.get(one.code, "wrong value").capitalize(), one.line) for one in findings]
+    return capture, report, next(iter(faults), None)
 
 
 def _print(print_page: Callable[..., object], *arguments: Any) -> str:
