@@ -46,7 +46,7 @@ def test_the_op_that_makes_the_first_nan_or_infinity(line: str, tmp_path: Path) 
 RIGHT = """from tinygrad import Tensor
 x = Tensor([[1.0, 0.0, 3.0], [4.0, 5.0, 0.0]]).realize()
 keep = x > 2
-# an infinity that the program asks for, as a mask, and one that does not reach the result
+# the program asks for the first infinity, as a mask; the second one does not reach the result
 masked = keep.where(x, -float("inf")).realize()
 masked.softmax().realize()
 (x > 0).where(x.log(), 0.0).realize()

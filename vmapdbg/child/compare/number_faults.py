@@ -14,6 +14,7 @@ from operator import or_
 import numpy as np
 
 from vmapdbg.check.result import NumberFault, NumberFaultKind
+from vmapdbg.child.compare.reference_values import DOUBLE, ComparedGraph, ReadContents
 from vmapdbg.reference.arithmetic import FUNCTIONS, InDouble, roundings_of, settle
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import OpGraph, OpNode, Unknown
@@ -22,7 +23,6 @@ from vmapdbg.reference.value import Mask, RangedArray, align
 from vmapdbg.values.numbers import Array, Numbers, decode, make_plain
 from vmapdbg.values.tolerance import EPSILON, NARROW, SMALLEST, is_float
 
-ReadContents = Callable[[str], bytes]
 MOST_SECONDS = 20
 _MOST_PRODUCTS = 1 << 26
 _COMPUTING = (FUNCTIONS.keys() - {"where"}) | {"cast", "reduce"}
@@ -55,10 +55,9 @@ class Suspect:
     should: RangedArray | None = None
 
     def describe(self, graph: OpGraph, slot: int, outputs: int, kind: NumberFaultKind, error: float = 1) -> NumberFault:
-        """Returns the fault; `error` is that of the worst output, as a share of its largest element."""
+        """Returns the fault. `error` is the largest error of an output, divided by the output's largest element."""
         node, place = graph.nodes[slot], _find_first(self.is_faulty)
         line, method = graph.origins.get(slot, (None, None))
-        got, *expected = (make_plain(one.numbers[place]) for one in (self.value, self.should) if one is not None)
         return NumberFault(
             kind=kind,
             outputs=outputs,
@@ -67,8 +66,8 @@ class Suspect:
             line=line,
             method=method,
             index=place,
-            got=got,
-            expected=next(iter(expected), None),
+            got=make_plain(self.value.numbers[place]),
+            expected=None if self.should is None else make_plain(self.should.numbers[place]),
             operands=self.operands,
             terms=roundings_of(graph, node) if node.op == "reduce" else 0,
             faulty=int(self.is_faulty.sum()),
@@ -192,9 +191,12 @@ def _count_bad(value: RangedArray | Unknown) -> int:
 # *** lost digits
 
 
-def measure_error(got: Array, exact: Array) -> float | None:
-    """Returns the largest error of an array as a share of its largest element, if digits are lost; None otherwise."""
-    if got.dtype not in EPSILON or got.dtype == "double":
+def measure_error(graph: ComparedGraph, slot: int, got: Array) -> float | None:
+    """Returns the largest error of a node's value, divided by the largest element; None if no digits are lost."""
+    if not is_float(got.dtype) or got.dtype == "double" or not graph.values.roundings[slot]:
+        return None
+    exact = graph.compute_precisely(DOUBLE, slot)
+    if isinstance(exact, str) or exact.shape != got.shape:
         return None
     error = _compare(decode(got), decode(exact), got.dtype)
     return error if error > _find_limit(got.dtype) else None
@@ -205,7 +207,7 @@ def _find_limit(dtype: str) -> float:
 
 
 def _compare(numbers: Numbers, exact: Numbers, dtype: str) -> float:
-    """Returns the largest error as a share of the largest element; 0 if an element is not finite, or all are so small
+    """Returns the largest error, divided by the largest element; 0 if an element is not finite, or if all are so small
     that their dtype has fewer digits for them."""
     wide, right = np.asarray(numbers, np.float64), np.asarray(settle(exact, dtype), np.float64)
     largest = float(np.abs(right).max(initial=0.0))
@@ -217,7 +219,7 @@ def _compare(numbers: Numbers, exact: Numbers, dtype: str) -> float:
 
 class DigitFinder(SuspectFinder):
     """Computes a graph in its own dtypes and, node by node beside that, in double precision. `errors`: node -> the
-    largest error as a share of the largest element; infinite for integers that differ, because a branch was another.
+    largest error, divided by the largest element; infinite for integers that differ, because a branch was another.
     `has_zero`: a sum is zero but for rounding, so that it has no digits to lose."""
 
     def __init__(self, graph: OpGraph, read: ReadContents):

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from vmapdbg.check.compare import compare, excuse_rounding
 from vmapdbg.check.result import Comparison
-from vmapdbg.child.compare.number_faults import measure_error
 from vmapdbg.model.account import Left
 from vmapdbg.reference.arithmetic import InDouble, count_roundings
 from vmapdbg.reference.evaluate import Evaluator
@@ -144,10 +143,7 @@ class ComparedGraph:
         numbers: list[Numbers] = []
         for precisions in ((DOUBLE,), MOVED):
             for precision in precisions:
-                try:
-                    wide = self._compute_precisely(precision, slot)
-                except Exception:  # not every graph can be computed in double precision
-                    return found
+                wide = self.compute_precisely(precision, slot)
                 if isinstance(wide, str):
                     return found
                 numbers.append(np.resize(decode(wide), decode(right).size))  # repeated if several devices have it
@@ -156,19 +152,16 @@ class ComparedGraph:
                 break
         return excused
 
-    def measure_error(self, slot: int, got: Array) -> float | None:
-        """Returns the largest error of a value as a share of its largest element, None if no digits are lost."""
-        if not self.values.roundings[slot] or got.dtype == "double":
-            return None
-        wide = self._compute_precisely(DOUBLE, slot)
-        return None if isinstance(wide, str) or wide.shape != got.shape else measure_error(got, wide)
-
-    def _compute_precisely(self, precision: int, slot: int) -> Array | str:
-        """Computes a node, and all of `together` with it: each of them needs most of the graph."""
+    def compute_precisely(self, precision: int, slot: int) -> Array | str:
+        """Returns the value of a node in a precision, or why it is unknown. All of `together` is computed with it: each
+        of them needs most of the graph."""
         found = self._precise.setdefault(precision, {})
-        if slot in self.together and slot not in found:
-            found.update(zip(self.together, self.open(precision).evaluate(self.together), strict=True))
-        # another node of `together` may be what cannot be computed
-        if isinstance(found.get(slot, ""), str):
-            found[slot] = self.open(precision).evaluate([slot])[0]
+        try:
+            if slot in self.together and slot not in found:
+                found.update(zip(self.together, self.open(precision).evaluate(self.together), strict=True))
+            # another node of `together` may be what cannot be computed
+            if isinstance(found.get(slot, ""), str):
+                found[slot] = self.open(precision).evaluate([slot])[0]
+        except Exception as error:  # not every graph can be computed in double precision
+            return f"the reference failed: {type(error).__name__}: {error}"
         return found[slot]

@@ -23,7 +23,7 @@ from vmapdbg.check.result import (
     StaleValue,
 )
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
-from vmapdbg.child.compare.number_faults import find_lost_digits, find_not_finite
+from vmapdbg.child.compare.number_faults import find_lost_digits, find_not_finite, measure_error
 from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
 from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer, Meant
 from vmapdbg.model.account import Left
@@ -189,7 +189,7 @@ class ScheduleChecker:
         found = graph.compare(slot, got, right)
         if is_float(got.dtype) and not np.isfinite(decode(got)).all():
             self.bad.append(slot)
-        elif found.status != "wrong" and (error := graph.measure_error(slot, got)) is not None:
+        elif found.status != "wrong" and (error := measure_error(graph, slot, got)) is not None:
             self.inexact[slot] = error
         return found
 

@@ -110,10 +110,12 @@ class KernelFollower:
     def _try_optimizations(self) -> list[result.PassValue]:
         """Returns how the kernel computes the wrong elements without optimizations, and with each of them alone."""
         chosen = getattr(self.runs[-1].after.arg, "applied_opts", ())
+        if not chosen:
+            return []
         sets = {"without optimizations": ()} | {f"with {name_opt(one)} alone": (one,) for one in chosen}
+        arg = self.launch.ast.arg or type(self.runs[-1].after.arg)()
         rows: list[result.PassValue] = []
-        for name, opts in sets.items() if chosen else ():
-            arg = self.launch.ast.arg or type(self.runs[-1].after.arg)()
+        for name, opts in sets.items():
             try:
                 runs = self._lower(self.launch.ast.replace(arg=replace(arg, opts_to_apply=opts)))
             except Exception as error:  # it is for axes that another optimization makes

@@ -16,6 +16,7 @@ from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page import check_sentences as say
 from vmapdbg.page.claims import CHECKED, OPEN, claim, count_things, say_ended, say_left
 from vmapdbg.page.format import Places, format_shape
+from vmapdbg.page.number_sentences import describe_numbers, list_new_numbers
 from vmapdbg.page.sentences import (
     describe_crash,
     describe_error,
@@ -53,7 +54,7 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     repeats = say.Repeats(report)
     for check in report.schedules:
         is_left, wrong = any(left.count for left in check.left), repeats.list_new(check)
-        numbers = say.list_new_numbers(report, check)
+        numbers = list_new_numbers(report, check)
         if wrong or is_left or check.failed or check.lost or check.cut or check.unwritten or numbers:
             page.add()
             _print_schedule(page, capture, check, repeats, numbers)
@@ -119,7 +120,7 @@ def _print_schedule(
         page.add((describe_left_out(left), ALERT), page.place(left.line), indent=2)
     page.add_each(map(describe_unwritten, check.unwritten), ALERT, indent=2)
     for fault in numbers:
-        made, *advice = say.describe_numbers(fault)
+        made, *advice = describe_numbers(fault)
         page.add((made, ALERT), page.place(fault.line), indent=2)
         page.add_each((f"try: {one}" for one in advice), indent=4)
     for output in repeats.list_new(check):

@@ -1,0 +1,67 @@
+"""Sentences about ops that make numbers go wrong: for the text of `check`, and for the messages of its findings."""
+
+from __future__ import annotations
+
+import itertools
+
+from vmapdbg.check.result import CheckReport, NumberFault, ScheduleCheck
+from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.values.tolerance import NARROW
+
+_ADVICE = {
+    "log2": "keep its argument above zero: x.maximum(1e-6)",
+    "exp2": "subtract the largest element first: x - x.max(-1, keepdim=True)",
+    "sqrt": "keep its argument above zero: x.maximum(0)",
+    "fdiv": "keep the divisor from zero: x / (y + 1e-6)",
+    "reciprocal": "keep the divisor from zero: x / (y + 1e-6)",
+    "pow": "keep the base above zero: x.maximum(1e-6)",
+}
+"""Op of the reference -> what to try if it makes NaN or infinity."""
+_DIFFERENCES = {"add", "sub", "mulacc", "reduce add"}
+
+
+def describe_numbers(found: NumberFault) -> list[str]:
+    """Returns what makes numbers go wrong in a schedule, and what to try."""
+    outputs = format_plural(found.outputs, "output")
+    if found.op is None:
+        return [f"{outputs} with NaN or infinity: memory that it reads has them already"]
+    of = f"{found.terms:,} numbers" if found.terms else " and ".join(map(str, found.operands))
+    where = format_known(" at {}", list(found.index) or None)
+    name = f"{found.op.removeprefix('reduce ').upper()} {found.dtype}{format_known(' (Tensor.{})', found.method)}"
+    if found.kind == "lost-digits":
+        left = f"{outputs} with {format_plural(int(found.digits), 'right digit')} left"
+        made = f"{left}: {name} loses them, {found.got} of {of}{where}, in double {found.expected}"
+        if found.got is None:
+            made = f"{left}: {name} adds {found.terms:,} numbers in {found.dtype}"
+        return [made, *filter(None, [_advise_digits(found)])]
+    made = f"{outputs} with NaN or infinity: {name} makes the first, {found.got} of {of}{where}"
+    if found.total > 1:
+        made += f", so at {found.faulty:,} of its {found.total:,} elements"
+    return [made, *filter(None, [_advise_finite(found)])]
+
+
+def _advise_finite(found: NumberFault) -> str:
+    if found.got == "nan" and found.op in _DIFFERENCES:
+        return "infinity minus infinity is NaN: mask with a large finite number in place of infinity"
+    if found.dtype in NARROW and found.op not in _ADVICE:
+        return f"{found.dtype} holds no larger number: compute it in float"
+    return _ADVICE.get(found.op or "", "")
+
+
+def _advise_digits(found: NumberFault) -> str:
+    if found.dtype in NARROW:
+        return "compute it in float: .sum(dtype=dtypes.float), or x.float() before it"
+    if found.op in _DIFFERENCES:
+        return "the difference of large numbers: subtract what they share (their mean) first, or compute it in double"
+    return "its argument is too large, or too near a pole, for its dtype: make it smaller, or compute it in double"
+
+
+def list_new_numbers(report: CheckReport, check: ScheduleCheck) -> list[NumberFault]:
+    """Returns the faults of a schedule's numbers that no earlier schedule has; only the first of all may be no op's."""
+
+    if not check.numbers:
+        return []
+    before = list(itertools.takewhile(lambda one: one is not check, report.schedules))
+    known = {found.origin for one in before for found in one.numbers}
+    kinds = {found.kind for one in before for found in one.numbers}
+    return [one for one in check.numbers if one.origin not in known and (one.op is not None or one.kind not in kinds)]
