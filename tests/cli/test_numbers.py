@@ -153,3 +153,68 @@ def test_a_value_keeps_its_line_if_a_part_of_it_is_realized(tmp_path: Path) -> N
     document = json.loads(run_tool("show", "snippet.py", "--json", cwd=tmp_path).stdout)
     nodes = [node for one in document["schedules"] for node in one["nodes"]]
     assert {node["line"] for node in nodes if node["op"] == "LOG2"} == {"snippet.py:4"}
+
+
+UNWRITTEN = """from tinygrad import Tensor
+x = Tensor.empty(4, 4)
+y = Tensor.empty(10, dtype="int")
+part = Tensor.empty(10).contiguous()
+part[0:5].assign(Tensor.ones(5)).realize()
+(x + 1).sum(axis=0).realize()
+(y > 0).cast("float").realize()
+(part * 2).sum().realize()
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--tinygrad", "0.14.0")])
+def test_memory_that_nothing_has_written(options: tuple[str, ...], tmp_path: Path) -> None:
+    document = check(UNWRITTEN, tmp_path, *options, status=1)
+    numbers = [fault for one in document["schedules"] for fault in one["numbers"]]
+    found = [(one["code"], one["line"]) for one in document["findings"]]
+    assert found == [("VD303", f"snippet.py:{number}") for number in (2, 3, 4)]
+    assert [(one["kind"], one["method"], one["faulty"], one["total"]) for one in numbers] == [
+        ("unwritten", "empty", 16, 16),
+        ("unwritten", "empty", 10, 10),
+        ("unwritten", "empty", 5, 10),
+    ]
+    assert numbers[2]["index"] == [5]
+
+
+NOT_USED = """from tinygrad import Tensor
+cache = Tensor.empty(2, 8, 4).contiguous().realize()
+for i in range(3):
+    x = Tensor([[1.0, 2.0, 3.0, 4.0]]) * (i + 1)
+    cache[:, i:i+1].assign(Tensor.stack(x, x * 2).reshape(2, 1, 4)).realize()
+    k, v = cache[0, :i+1], cache[1, :i+1]
+    ((x @ k.T).softmax() @ v).realize()
+# what is masked, what is written over, and what the tool computes by itself
+mask = Tensor([True] * 3 + [False] * 5).reshape(8, 1)
+mask.where(cache[0], 0.0).sum().realize()
+whole = Tensor.empty(4)
+whole.assign(Tensor.ones(4)).realize()
+(whole + 1).realize()
+lazy = Tensor.empty(4) + 1
+"""
+
+
+def test_memory_of_which_no_value_depends(tmp_path: Path) -> None:
+    document = check(NOT_USED, tmp_path, status=0)
+    assert document["findings"] == []
+
+
+SHORT = """from tinygrad import Tensor
+from tinygrad.renderer.cstyle import ClangRenderer
+stock = ClangRenderer.render
+def render(self, uops):
+    source = stock(self, uops)
+    return source.replace("< 7;", "< 5;") if "+1.0f" in source else source
+ClangRenderer.render = render
+x = Tensor([1.0, 2, 3, 4, 5, 6, 7]).realize()
+((x + 1).contiguous() * 2).sum().realize()
+"""
+
+
+def test_elements_that_a_wrong_kernel_leaves_out(tmp_path: Path) -> None:
+    document = check(SHORT, tmp_path, status=1)
+    (finding,) = document["findings"]
+    assert "it leaves out 2 elements of its result" in finding["message"]

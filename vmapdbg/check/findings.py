@@ -28,7 +28,8 @@ CRASHES, ENDLESS = "VD204", "VD205"
 LOST_WRITE, CUT_GRADIENT = "VD206", "VD207"
 OVERWRITTEN, STALE_READ, LIVE_CHANGED = "VD208", "VD209", "VD210"
 NOT_CHOSEN, NEVER_WRITTEN = "VD211", "VD212"
-NUMBERS: dict[NumberFaultKind, str] = {"not-finite": "VD301", "lost-digits": "VD302"}
+WRONG_GRADIENT = "VD304"
+NUMBERS: dict[NumberFaultKind, str] = {"not-finite": "VD301", "lost-digits": "VD302", "unwritten": "VD303"}
 
 CHANGED = {"pending": LOST_WRITE, "input": OVERWRITTEN, "live": LIVE_CHANGED, "unchosen": NOT_CHOSEN}
 
@@ -92,9 +93,9 @@ class ProgramFinding:
     """A fault of a program with its user's line: in which tests, and how often; `message` is the sentence about it.
 
     For a wrong value, `output` is the first case, and `replay` the number of a replay by TinyJit, from 1; `unwritten`
-    is a buffer that was read and never written; `number` an op that makes numbers go wrong. For a rewrite of tinygrad
-    without end that was stopped, `crash` has the nodes and the rules, and `expected` what should have been computed, if
-    known.
+    is a buffer that was read and never written; `number` an op or memory that makes numbers go wrong. For a rewrite of
+    tinygrad without end that was stopped, `crash` has the nodes and the rules, and `expected` what should have been
+    computed, if known.
     """
 
     code: str
@@ -118,7 +119,8 @@ class ProgramCheck:
     `schedules` counts the schedules of `Tensor.realize`, and `compared` the schedules with compared values. `replays`
     and `replays_compared` count the replays of TinyJit in the same way. `values` counts all compared values, and
     `unchecked` the reasons why something was not compared. `findings` are wrong values, `endless` are rewrites that
-    were stopped, and `numbers` ops that make NaN or infinity, or lose digits: a program may expect that. `account`
+    were stopped, and `numbers` ops that make NaN or infinity or lose digits, and memory that is read and
+    never written: a program may expect that. `account`
     compares what happened in all processes, counted apart, with what was compared.
     """
 

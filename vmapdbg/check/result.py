@@ -20,7 +20,7 @@ CheckedKind = Literal["output", "assigned", "input", "live", "unchosen", "pendin
 OrderKind = Literal["stale reader", "early reader"]
 Filling = Literal["zero", "nan"]
 Maker = Literal["scheduler", "lowering", "codegen", "compiler", "not-told"]
-NumberFaultKind = Literal["not-finite", "lost-digits"]
+NumberFaultKind = Literal["not-finite", "lost-digits", "unwritten"]
 PassStatus = Literal["right", "wrong", "unknown"]
 PassKind = Literal["rewrite", "order", "codegen", "run"]
 FollowedKind = Literal["output", "buffer"]
@@ -179,6 +179,15 @@ class StaleRead:
 
 
 @dataclass(frozen=True)
+class UnwrittenElements:
+    """So many elements of a kernel's argument that nothing has written: the kernel reads them, and they change what it
+    computes. Argument 0 is its result: the kernel itself does not write them."""
+
+    argument: int
+    elements: int
+
+
+@dataclass(frozen=True)
 class KernelFault:
     """Who made a wrong buffer. The kernel as scheduled is run by numpy on what it really read; if that is right, its
     linear program is run, too.
@@ -191,6 +200,7 @@ class KernelFault:
       the kernel as scheduled could not be run.
     - `stale`: the arguments that it read at a wrong time, if that alone explains the fault.
     - `is_promoted`: C's integer promotion alone explains the fault: C computes integers smaller than an int as int.
+    - `unwritten`: elements that nothing has written, in its result, or used by it.
     """
 
     made_by: Maker
@@ -198,6 +208,7 @@ class KernelFault:
     is_same: bool | None = None
     stale: tuple[StaleRead, ...] = ()
     is_promoted: bool = False
+    unwritten: tuple[UnwrittenElements, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -252,6 +263,35 @@ class CutGradient:
 
 
 @dataclass(frozen=True)
+class WrongGradient:
+    """A gradient of tinygrad that differs from finite differences, for target `number` of a call, made at `line`.
+
+    `got` and `expected`: the derivative of the loss along a random direction. The gradient rule of one of the `ops` (of
+    the reference) makes it wrong, for the node of the method of Tensor `method` at `op_line`; no ops: unknown."""
+
+    number: int
+    shape: tuple[int, ...]
+    dtype: str
+    line: str | None
+    got: float
+    expected: float
+    ops: tuple[str, ...] = ()
+    op_line: str | None = None
+    method: str | None = None
+
+
+@dataclass(frozen=True)
+class GradientCheck:
+    """A call of autograd at `line` for `asked` targets, of which `compared` were compared with finite differences."""
+
+    line: str | None
+    asked: int
+    compared: int = 0
+    wrong: tuple[WrongGradient, ...] = ()
+    left: tuple[Left, ...] = ()
+
+
+@dataclass(frozen=True)
 class UnwrittenRead:
     """A buffer of `size` elements of `dtype` that a schedule reads and that no kernel wrote: TinyJit captured the
     schedule at `line`, which makes it, and its replays write to other memory."""
@@ -273,11 +313,12 @@ class ExpectedOutput:
 
 @dataclass(frozen=True)
 class NumberFault:
-    """An op that makes numbers go wrong although tinygrad computes what the program asks for.
+    """What makes numbers go wrong although tinygrad computes what the program asks for: an op, or memory.
 
     - `kind`: `not-finite`, the first op in the order of the graph that makes NaN or infinity of finite numbers (or NaN
       of infinities); `lost-digits`, the first op whose operands are exact and whose result is not. The proof: without
-      it `outputs` of the schedule's outputs and buffers have less NaN and infinity, or have their digits.
+      it `outputs` of the schedule's outputs and buffers have less NaN and infinity, or have their digits. `unwritten`,
+      memory that nothing has written: the `outputs` have other values if something else is there.
     - `op`: the op of the reference ("reduce add": a sum of `terms` numbers), None if memory that the schedule reads has
       NaN or infinity already. `method` is the method of Tensor that is called at the user's `line`.
     - `faulty` of the `total` elements of its value are so (of lost digits: the worst). The first, at `index`, is `got`,
@@ -320,6 +361,7 @@ class ScheduleCheck:
     - `replay`: the number of a replay by TinyJit, from 1: the kernels ran again with other inputs. 0: the captured call
       itself, which runs as a replay from 0.13 on.
     - `lost`: writes to buffers that it reads, which no schedule has. `cut`: gradients that were asked for before it.
+    - `gradients`: under `--gradients`, the calls of autograd since the schedule before.
     - `unwritten`: buffers that it reads and that no kernel wrote.
     - `is_sharded`: its values are on several devices at once.
     - `numbers`: what makes its values NaN or infinity, unless only constants do, and what loses their digits.
@@ -340,6 +382,7 @@ class ScheduleCheck:
     expected: tuple[ExpectedOutput, ...] = ()
     lost: tuple[LostWrite, ...] = ()
     cut: tuple[CutGradient, ...] = ()
+    gradients: tuple[GradientCheck, ...] = ()
     unwritten: tuple[UnwrittenRead, ...] = ()
     is_sharded: bool = False
     numbers: tuple[NumberFault, ...] = ()
@@ -357,7 +400,10 @@ class ScheduleCheck:
         compared = {"outputs": kinds["output"], "buffers": kinds["assigned"]}
         if self.replay is not None:
             compared = {"replays": int(bool(self.outputs))}
-        return settle(self.asked, compared, self.left, UNKNOWN if self.failed is None else "the schedule failed")
+        asked = self.asked | {"gradients": sum(one.asked for one in self.gradients)}
+        compared["gradients"] = sum(one.compared for one in self.gradients)
+        left = [*self.left, *(reason for one in self.gradients for reason in one.left)]
+        return settle(asked, compared, left, UNKNOWN if self.failed is None else "the schedule failed")
 
     @property
     def first_wrong_buffer(self) -> BufferCheck | None:

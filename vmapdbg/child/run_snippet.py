@@ -82,7 +82,9 @@ class Mode:
             from vmapdbg.child.evidence.collector import Collector
 
             with self.recorder.leaving_out("the values that check compares"):
-                collector = (self.collector_kind or Collector)(Path(self.request.evidence), self.recorder)
+                collector = (self.collector_kind or Collector)(
+                    Path(self.request.evidence), self.recorder, self.job.gradients
+                )
                 collector.watch(module)
                 self.collector = collector
         if self.job.is_compared:

@@ -27,16 +27,19 @@ _REFERENCE = "the numpy reference"
 @options.snippet
 @options.json("Print the findings and comparisons as one JSON document.")
 @options.strict
+@click.option("--gradients", is_flag=True, help="Compare gradients with finite differences in double, too.")
 @options.of_job
 @console.display_options
-def check(snippet: str | None, as_json: bool, strict: bool, given: options.JobOptions) -> None:
+def check(snippet: str | None, as_json: bool, strict: bool, gradients: bool, given: options.JobOptions) -> None:
     """Run SNIPPET and compare each value with what its graph should give.
 
     The snippet runs once. Its graphs and inputs go to a process without tinygrad, which computes them by numpy.
     If tinygrad fails or does not end, the report says what it was doing, and what the values should be.
     A wrong value is traced back to the first buffer that is wrong: its node, the kernel that wrote it, and the decision
     that made it. If numbers go wrong although tinygrad computes what SNIPPET asks for, the report names the op that
-    makes the first NaN or infinity, or that loses the digits. Without SNIPPET: the snippet of the last show.
+    makes the first NaN or infinity, or that loses the digits, and memory that is read and never written. With
+    --gradients, each gradient that SNIPPET asks for is compared with finite differences, and the op with the wrong
+    rule is named. Without SNIPPET: the snippet of the last show.
 
     Exit codes: 0 nothing wrong was found, 1 a value is wrong or goes wrong, 2 usage, 3 the snippet failed, 4 a child
     hung or died.
@@ -47,7 +50,7 @@ def check(snippet: str | None, as_json: bool, strict: bool, given: options.JobOp
       vmapdbg check samples/lost_range.py --patches all,-ambient-ranges
       vmapdbg check samples/softmax.py --json
     """
-    capture, report, ended = check_job(jobs.make_job(snippet, given))
+    capture, report, ended = check_job(replace(jobs.make_job(snippet, given), gradients=gradients))
     from vmapdbg.page.check_sentences import make_findings
 
     capture, account = replace(capture, findings=make_findings(capture, report)), report.settle(capture)

@@ -42,6 +42,7 @@ class Job:
     measures: then BEAM searches nothing, and for `memory` no schedule is recorded, because records keep memory. `TUNED`
     repeats launches. With `beam` BEAM searches that wide for the kernels `searched`, by key. `edits` is a file that
     `tune` wrote: the text of each edited file. `switches` are environment variables for the snippet (`PCONTIG=2`).
+    With `gradients`, `check` compares them with finite differences.
     """
 
     snippet: str
@@ -61,6 +62,7 @@ class Job:
     memory: bool = False
     edits: str = ""
     switches: tuple[str, ...] = ()
+    gradients: bool = False
 
     @property
     def folder(self) -> Path:

@@ -16,6 +16,7 @@ Counted = str
 
 - `outputs`: tensors that `Tensor.realize` was asked for. What TinyJit only captures is counted as the replays of it.
 - `buffers`: buffers of the snippet that these tensors assign to.
+- `gradients`: tensors for which autograd was asked for a gradient, under `check --gradients`.
 - `replays`, `calls`: runs of what TinyJit captured; calls of its functions.
 - `schedules`, `launches`: schedules created; kernels and copies that ran, without those of replays.
 - `other schedules`, `other launches`: those by other means than `Tensor.realize` and TinyJit.

@@ -12,7 +12,7 @@ from vmapdbg.check import findings, result
 from vmapdbg.model.capture import Capture, Finding, Kernel
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect, join_first
-from vmapdbg.page.number_sentences import describe_numbers, list_new_numbers
+from vmapdbg.page.number_sentences import describe_gradient, describe_numbers, list_new_numbers
 from vmapdbg.page.sentences import describe_crash, describe_expected, describe_left_out, describe_unwritten
 
 _Compared = TypeVar("_Compared", result.OutputCheck, result.BufferCheck)
@@ -228,6 +228,8 @@ def explain_buffer(index: ScheduleIndex, check: result.ScheduleCheck, buffer: re
         yield Sentence(describe_maker(buffer.fault), is_cause=False)
         if buffer.fault.is_promoted:
             yield Sentence(_PROMOTED)
+        for one in buffer.fault.unwritten:
+            yield Sentence(describe_unwritten_elements(index, one, buffer.kernel))
 
 
 def describe_misread(misread: result.Misread, index: ScheduleIndex) -> str:
@@ -244,10 +246,7 @@ def describe_misread(misread: result.Misread, index: ScheduleIndex) -> str:
 
 def describe_stale(index: ScheduleIndex, stale: result.StaleRead, reader_number: int | None) -> str:
     """Returns `it reads data1_2 after E_2 #1 has written it, and should before: ...`."""
-    reader = index.kernel(reader_number)
-    name = f"argument {stale.argument}"
-    if reader is not None and stale.argument < len(reader.buffers):
-        name = reader.buffers[stale.argument].name
+    name = name_argument(index, reader_number, stale.argument)
     by = "another launch"
     if stale.writer is not None:
         by = index.name_kernel(stale.writer)
@@ -257,6 +256,22 @@ def describe_stale(index: ScheduleIndex, stale: result.StaleRead, reader_number:
     if not stale.is_late:
         order = f"before {by} writes it, and should after"
     return f"it reads {name} {order}: with what was there then it computes the right values"
+
+
+def describe_unwritten_elements(index: ScheduleIndex, found: result.UnwrittenElements, number: int | None) -> str:
+    """Returns `it reads 4 elements of data1_2 that nothing has written`."""
+    elements = format_plural(found.elements, "element")
+    if not found.argument:
+        return f"it leaves out {elements} of its result: they are as the memory was"
+    return f"it reads {elements} of {name_argument(index, number, found.argument)} that nothing has written"
+
+
+def name_argument(index: ScheduleIndex, number: int | None, argument: int) -> str:
+    """Returns how kernel `number` names one of its arguments."""
+    kernel = index.kernel(number)
+    if kernel is not None and argument < len(kernel.buffers):
+        return kernel.buffers[argument].name
+    return f"argument {argument}"
 
 
 # *** values of a whole program
@@ -293,7 +308,7 @@ def describe_endless(call: findings.ProgramFinding | result.ScheduleCheck) -> li
 
 
 def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding, ...]:
-    """Returns findings: wrong outputs, lost writes, cut gradients, reads of unwritten memory, and failed schedules."""
+    """Returns findings: wrong outputs, lost writes, cut and wrong gradients, unwritten memory, failed schedules."""
     found: list[Finding] = []
     repeats = Repeats(report)
     for check in report.schedules:
@@ -305,6 +320,9 @@ def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding
         faults = [(findings.LOST_WRITE, describe_left_out(lost) + unread, lost.line) for lost in check.lost]
         faults += [(findings.CUT_GRADIENT, describe_left_out(cut), cut.line) for cut in check.cut]
         faults += [(findings.NEVER_WRITTEN, f"{name}: {describe_unwritten(read)}", None) for read in check.unwritten]
+        wrong_gradients = ((call, one) for call in check.gradients for one in call.wrong)
+        for call, gradient in wrong_gradients:
+            faults.append((findings.WRONG_GRADIENT, describe_gradient(gradient), gradient.op_line or call.line))
         found += [_make_finding(capture, check, code, message, line=line) for code, message, line in faults]
         for fault in list_new_numbers(report, check):
             message, *advice = describe_numbers(fault)

@@ -13,6 +13,7 @@ from vmapdbg.model.wording import format_known, format_plural
 _NOUNS: dict[Counted, tuple[str, str | None]] = {
     "outputs": ("output", None),
     "buffers": ("assigned buffer", None),
+    "gradients": ("gradient", None),
     "replays": ("replay", None),
     "calls": ("call", None),
     "schedules": ("schedule", None),

@@ -1,11 +1,13 @@
-"""Sentences about ops that make numbers go wrong: for the text of `check`, and for the messages of its findings."""
+"""Sentences about ops and memory that make numbers go wrong: for the text of `check`, and for the messages of its
+findings."""
 
 from __future__ import annotations
 
 import itertools
 
-from vmapdbg.check.result import CheckReport, NumberFault, ScheduleCheck
+from vmapdbg.check.result import CheckReport, NumberFault, ScheduleCheck, WrongGradient
 from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.page.format import format_shape
 from vmapdbg.values.tolerance import NARROW
 
 _ADVICE = {
@@ -25,6 +27,11 @@ def describe_numbers(found: NumberFault) -> list[str]:
     outputs = format_plural(found.outputs, "output")
     if found.op is None:
         return [f"{outputs} with NaN or infinity: memory that it reads has them already"]
+    if found.kind == "unwritten":
+        part = "all of it" if found.faulty == found.total else f"{found.faulty:,} of them, from {list(found.index)} on"
+        made = f"{outputs} computed of memory that nothing has written{format_known(' (Tensor.{})', found.method)}"
+        fill = "write it first, or make it with Tensor.zeros"
+        return [f"{made}: a buffer of {found.total:,} {found.dtype}, {part}", fill]
     of = f"{found.terms:,} numbers" if found.terms else " and ".join(map(str, found.operands))
     where = format_known(" at {}", list(found.index) or None)
     name = f"{found.op.removeprefix('reduce ').upper()} {found.dtype}{format_known(' (Tensor.{})', found.method)}"
@@ -38,6 +45,17 @@ def describe_numbers(found: NumberFault) -> list[str]:
     if found.total > 1:
         made += f", so at {found.faulty:,} of its {found.total:,} elements"
     return [made, *filter(None, [_advise_finite(found)])]
+
+
+def describe_gradient(found: WrongGradient) -> str:
+    """Returns which gradient is wrong, and whose rule makes it wrong."""
+    tensor = f"tensor {found.number}{format_known(' {}', format_shape(found.shape))} {found.dtype}"
+    text = f"the gradient of {tensor}{format_known(' at {}', found.line)} is wrong: along a random direction the loss "
+    text += f"changes by {found.expected:.6g}, by tinygrad's gradient {found.got:.6g}"
+    if not found.ops:
+        return text
+    ops = " or ".join(map(str.upper, found.ops))
+    return f"{text}; the gradient of {ops}{format_known(' (Tensor.{})', found.method)} makes it wrong"
 
 
 def _advise_finite(found: NumberFault) -> str:

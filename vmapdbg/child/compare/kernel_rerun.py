@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vmapdbg.check.result import Comparison, KernelFault, StaleRead
+from vmapdbg.check.result import Comparison, KernelFault, StaleRead, UnwrittenElements
 from vmapdbg.child.compare.reference_values import ReadContents
 from vmapdbg.child.evidence.evidence import Evidence, KernelRun, WrittenBuffer
+from vmapdbg.child.evidence.filling import clear_unwritten, find_unwritten, make_filling
 from vmapdbg.child.program.interpret import Interpreter
 from vmapdbg.child.program.linear_reader import read_linear
 from vmapdbg.child.program.programs import CannotRun, LeavesMemory, count_steps, load_program, run_program
@@ -68,6 +69,13 @@ class WrongBuffer:
 
 def find_fault(evidence: Evidence, wrong: WrongBuffer) -> KernelFault:
     """Returns who made a wrong buffer."""
+    fault = _find_maker(evidence, wrong)
+    with contextlib.suppress(Unknown):
+        return replace(fault, unwritten=_find_unwritten(evidence, wrong))
+    return fault
+
+
+def _find_maker(evidence: Evidence, wrong: WrongBuffer) -> KernelFault:
     run = wrong.buffer.run
     reason = run.refused
     if run.kernel is not None:
@@ -101,8 +109,7 @@ def read_arguments(dtypes: Mapping[int, str], names: Sequence[str | None], wrong
         name = names[number]
         if name is None and number != 0:
             raise Unknown("what it reads was not kept")
-        # memory that was never written may hold anything
-        data = bytes(wrong.buffer.size * ITEMSIZE[dtype])
+        data = make_filling(wrong.buffer.size * ITEMSIZE[dtype])
         if name is not None:
             data = wrong.read(name)
         found[number] = Array(data, dtype, (len(data) // ITEMSIZE[dtype],))
@@ -212,6 +219,35 @@ def _make_stale_read(evidence: Evidence, run: KernelRun, argument: int, version:
     launch = run.versions[argument][version + is_late].launch
     writer = evidence.find_written(launch)
     return StaleRead(argument, is_late, writer and writer.kernel, writer and writer.node)
+
+
+# *** memory that nothing has written
+
+
+def _find_unwritten(evidence: Evidence, wrong: WrongBuffer) -> tuple[UnwrittenElements, ...]:
+    """Returns the arguments of the kernel that nothing has written everywhere: its result, and what it reads if it
+    gives other values with zeros there. Raises Unknown."""
+    buffer, run = wrong.buffer, wrong.buffer.run
+    left_out = int(find_unwritten(wrong.read(buffer.blob), ITEMSIZE[buffer.dtype]).sum())
+    found = [UnwrittenElements(0, left_out)] if left_out else []
+    if run.kernel is None:
+        return tuple(found)
+    kernel = evidence.kernels[run.kernel]
+    before, _ = _run_scheduled(kernel, run.arguments, wrong)
+    for argument, dtype in kernel.dtypes.items():
+        name, itemsize = run.arguments[argument], ITEMSIZE[dtype]
+        count = 0 if name is None else int(find_unwritten(wrong.read(name), itemsize).sum())
+        if not argument or not count:
+            continue
+
+        def read(one: str, cleared: str | None = name, itemsize: int = itemsize) -> bytes:
+            data = wrong.read(one)
+            return clear_unwritten(data, itemsize) if one == cleared else data
+
+        after, _ = _run_scheduled(kernel, run.arguments, replace(wrong, read=read))
+        if after != before:
+            found.append(UnwrittenElements(argument, count))
+    return tuple(found)
 
 
 # *** the linear program

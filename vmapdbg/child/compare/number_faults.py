@@ -1,12 +1,13 @@
-"""Finds the op that makes numbers go wrong although tinygrad computes what the program asks for: the first that makes
-NaN or infinity of finite numbers, or that loses the digits of its operands. The proof: without it, outputs are right.
-Runs in the process that compares."""
+"""Finds what makes numbers go wrong although tinygrad computes what the program asks for: the first op that makes NaN
+or infinity of finite numbers, or that loses the digits of its operands, and memory that is read and never written. The
+proof: without it, outputs are right, or others. Runs in the process that compares."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -15,13 +16,14 @@ import numpy as np
 
 from vmapdbg.check.result import NumberFault, NumberFaultKind
 from vmapdbg.child.compare.reference_values import DOUBLE, ComparedGraph, ReadContents
+from vmapdbg.child.evidence.filling import find_unwritten
 from vmapdbg.reference.arithmetic import FUNCTIONS, InDouble, roundings_of, settle
 from vmapdbg.reference.evaluate import Evaluator
 from vmapdbg.reference.graph import OpGraph, OpNode, Unknown
 from vmapdbg.reference.plan import Plan, Product, Windows
 from vmapdbg.reference.value import Mask, RangedArray, align
 from vmapdbg.values.numbers import Array, Numbers, decode, make_plain
-from vmapdbg.values.tolerance import EPSILON, NARROW, SMALLEST, is_float
+from vmapdbg.values.tolerance import EPSILON, ITEMSIZE, NARROW, SMALLEST, is_float
 
 MOST_SECONDS = 20
 _MOST_PRODUCTS = 1 << 26
@@ -296,3 +298,69 @@ def _find_sum_error(graph: OpGraph, slot: int) -> float:
     """Returns the largest error of a sum that is rounded after each addition, as a share of it."""
     node = graph.nodes[slot]
     return roundings_of(graph, node) * EPSILON[node.dtype] / 2
+
+
+# *** memory that nothing has written
+
+
+class OtherFilling(Evaluator):
+    """Computes a graph with zeros in elements of its buffers (`cleared`: node -> mask). `filling`: what they had."""
+
+    def __init__(self, graph: OpGraph, read: ReadContents, cleared: Mapping[int, Mask]):
+        super().__init__(graph, read)
+        self.cleared = cleared
+        self.filling: list[Numbers] = []
+
+    def _make_buffer(self, slot: int, node: OpNode) -> RangedArray:
+        value = super()._make_buffer(slot, node)
+        if slot not in self.cleared:
+            return value
+        self.filling.append(np.unique(value.numbers[self.cleared[slot]]))
+        return RangedArray(np.where(self.cleared[slot], 0, value.numbers), value.ranges)
+
+    def computes(self, before: RangedArray, after: RangedArray) -> bool:
+        """Whether a value changes that is no mere copy of what was cleared."""
+        was, now = before.numbers, after.numbers
+        is_copy = np.isin(was, np.concatenate(self.filling)) & (now == 0)
+        return bool(((was != now) & ~is_copy & ~(np.isnan(was) & np.isnan(now))).any())
+
+
+def find_unwritten_read(graph: ComparedGraph, slots: Sequence[int]) -> NumberFault | None:
+    """Returns the first buffer with memory that nothing has written, if some nodes depend on what is there: they have
+    other values with zeros there. A copy of it is no use of it: a cache may be written in parts. Raises Unknown."""
+    op_graph, clock = graph.graph, Clock()
+    unwritten: dict[int, Mask] = {}
+    for slot, names in op_graph.inputs.items():
+        node = op_graph.nodes[slot]
+        parts = [find_unwritten(graph.read(name), ITEMSIZE[node.dtype]).reshape(node.shape) for name in names]
+        if any(part.any() for part in parts):
+            unwritten[slot] = np.stack(parts) if len(parts) > 1 else parts[0]
+    if not unwritten:
+        return None
+    found = zip(slots, graph.values.evaluate(slots), strict=True)
+    roots = [slot for slot, value in found if not isinstance(value, str)]
+    before = graph.values.evaluate_all(roots)
+
+    def count_changed(cleared: Iterable[int]) -> int:
+        """Returns how many values change with zeros in these buffers."""
+        clock.check()
+        others = OtherFilling(op_graph, graph.read, {slot: unwritten[slot] for slot in cleared})
+        after = others.evaluate_all(roots)
+        return sum(itertools.starmap(others.computes, zip(before, after, strict=True)))
+
+    outputs = count_changed(unwritten)
+    if not outputs:
+        return None
+    slot = next(filter(lambda one: count_changed([one]), unwritten), min(unwritten))
+    node, mask, (line, method) = op_graph.nodes[slot], unwritten[slot], op_graph.origins.get(slot, (None, None))
+    return NumberFault(
+        kind="unwritten",
+        outputs=outputs,
+        op="buffer",
+        dtype=node.dtype,
+        line=line,
+        method=method,
+        index=_find_first(mask),
+        faulty=int(mask.sum()),
+        total=mask.size,
+    )

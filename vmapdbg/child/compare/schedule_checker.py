@@ -23,7 +23,8 @@ from vmapdbg.check.result import (
     StaleValue,
 )
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
-from vmapdbg.child.compare.number_faults import find_lost_digits, find_not_finite, measure_error
+from vmapdbg.child.compare.gradient_check import check_gradients
+from vmapdbg.child.compare.number_faults import find_lost_digits, find_not_finite, find_unwritten_read, measure_error
 from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
 from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer, Meant
 from vmapdbg.model.account import Left
@@ -63,13 +64,8 @@ class ScheduleChecker:
             outputs += self.check_values(evidence.graphs["asked"])
         elif evidence.refused is not None:
             evidence.leave_all(evidence.refused)
-        numbers: list[NumberFault | None] = []
-        if self.bad:
-            origin = Left("outputs", 0, "where its NaN or infinity comes from: ")
-            numbers.append(self.attempt(origin, find_not_finite, evidence.graphs["asked"], self.read, self.bad))
-        if self.inexact:
-            origin = Left("outputs", 0, "where its digits are lost: ")
-            numbers.append(self.attempt(origin, find_lost_digits, evidence.graphs["asked"], self.read, self.inexact))
+        numbers = self.find_number_faults()
+        gradients = tuple(check_gradients(call, self.read) for call in evidence.gradients)
         buffers: list[BufferCheck] = []
         passed = evidence.graphs.get("passed")
         if passed is not None and any(output.comparison.status == "wrong" for output in outputs):
@@ -95,10 +91,30 @@ class ScheduleChecker:
             expected=expected,
             lost=tuple(evidence.lost),
             cut=tuple(evidence.cut),
+            gradients=gradients,
             unwritten=tuple(evidence.unwritten),
             is_sharded=evidence.is_sharded,
             numbers=tuple(filter(None, numbers)),
         )
+
+    def find_number_faults(self) -> list[NumberFault | None]:
+        """Returns what makes the compared numbers go wrong. Those that are computed of memory that nothing has written
+        mean nothing; if the snippet has not asked for them, because the tool realizes them, that is no fault either."""
+        if not self.graphs:
+            return []
+        graph = self.graphs[0]
+        origin = Left("outputs", 0, "whether it reads memory that nothing has written: ")
+        unwritten = self.attempt(origin, find_unwritten_read, graph, graph.together)
+        if unwritten is not None:
+            return [unwritten] if self.evidence.line is not None else []
+        numbers: list[NumberFault | None] = []
+        if self.bad:
+            origin = Left("outputs", 0, "where its NaN or infinity comes from: ")
+            numbers.append(self.attempt(origin, find_not_finite, graph.graph, self.read, self.bad))
+        if self.inexact:
+            origin = Left("outputs", 0, "where its digits are lost: ")
+            numbers.append(self.attempt(origin, find_lost_digits, graph.graph, self.read, self.inexact))
+        return numbers
 
     def check_values(self, asked: OpGraph) -> list[OutputCheck]:
         """Compares all outputs, and the buffers of the snippet."""

@@ -10,6 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from vmapdbg.child.evidence.evidence import EvidenceFolder
+from vmapdbg.child.evidence.filling import watch_allocations
+from vmapdbg.child.evidence.gradient_calls import GradientCalls
 from vmapdbg.child.evidence.program_order import ProgramOrder
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.replays import ReplayWatcher
@@ -38,11 +40,11 @@ class Collector:
     """Hooks into tinygrad, of any release, and passes what happens on: to the running call of `Tensor.realize` and to
     the replays of TinyJit. Launches or replays are left out if an observed tinygrad has another shape there."""
 
-    def __init__(self, folder: Path, recorder: Recorder):
-        self.folder, self.recorder = EvidenceFolder(folder), recorder
+    def __init__(self, folder: Path, recorder: Recorder, with_gradients: bool = False):
+        self.folder, self.recorder, self.with_gradients = EvidenceFolder(folder), recorder, with_gradients
         self.call: RealizeCall | None = None
         self.replays = ReplayWatcher(self.folder, recorder.tally.left)
-        self.tensors = TensorCalls()
+        self.tensors, self.gradients = TensorCalls(), GradientCalls(self.folder, recorder.tally)
         self.order = ProgramOrder()
 
     def watch(self, tensor_module: ModuleType) -> None:
@@ -52,6 +54,11 @@ class Collector:
             self.tensors.declare(changes, tensor_module)
         with self.recorder.leaving_out("the order of writes"), watching(_PART) as changes:
             self.order.declare(changes, tensor_module)
+        with self.recorder.leaving_out("memory that nothing has written"):
+            watch_allocations()
+        if self.with_gradients:
+            with self.recorder.leaving_out("gradients"):
+                self.gradients.watch(tensor_module)
         with self.recorder.leaving_out("the buffers between kernels"), watching(_PART) as changes:
             watch_schedules(changes, tensor_module, self.on_schedule)
             watch_launches(changes, tensor_module, self)
@@ -109,6 +116,7 @@ class Collector:
             call.folder.write_asked(call.evidence.graphs["asked"])
         call.evidence.lost += self.order.writes.take_lost(nodes, pending)
         call.evidence.cut += self.tensors.take_cut()
+        call.evidence.gradients += self.gradients.take()
 
     def on_schedule(self, schedule: Callable[..., Any], asked: UOp) -> Any:
         made = schedule(asked)

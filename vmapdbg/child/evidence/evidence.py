@@ -122,6 +122,23 @@ class HeldBuffer:
 
 
 @dataclass
+class GradientCall:
+    """A call of tinygrad's autograd at the user's `line`, for `asked` targets that the loss depends on. `graph` has
+    the `loss`, what its own gradient is (`upstream`), and all between them: `gradients` maps a node to its gradient,
+    `detached` are DETACHes. `refused` says why there is no graph."""
+
+    line: str | None
+    asked: int
+    graph: OpGraph
+    loss: int = 0
+    upstream: int = 0
+    targets: tuple[int, ...] = ()
+    gradients: dict[int, int] = field(default_factory=dict[int, int])
+    detached: tuple[int, ...] = ()
+    refused: str | None = None
+
+
+@dataclass
 class Evidence:
     """All that is needed to compare one schedule: its graphs, its inputs, and its results.
 
@@ -134,11 +151,11 @@ class Evidence:
     number of the compute kernel and `failed_node` the id of the node whose buffer it writes; `is_endless`: it was
     stopped in a rewrite that does not end. `replay` counts TinyJit's replays, from 1: the kernels ran on other inputs;
     0 is the captured call, from 0.13 on. `asked` counts what there is to compare, `left` says why something was not.
-    `lost` are writes to what it reads that no schedule has, `cut` gradients that an ASSIGN cuts off, `unwritten` what
-    it reads and no kernel wrote. `changed` are buffers that a replay reads and nothing in the call assigns to, but that
-    changed. `meant` has the outputs whose roots are not their graphs. `switches` has the values of tinygrad's switches
-    then. `environment` is of a schedule that raised: the snippet may change it, and not every switch is a
-    ContextVar."""
+    `lost` are writes to what it reads that no schedule has, `cut` gradients that an ASSIGN cuts off, `gradients` all
+    that were asked for since the schedule before, `unwritten` what it reads and no kernel wrote. `changed` are buffers
+    that a replay reads and nothing in the call assigns to, but that changed. `meant` has the outputs whose roots are
+    not their graphs. `switches` has the values of tinygrad's switches then. `environment` is of a schedule that raised:
+    the snippet may change it, and not every switch is a ContextVar."""
 
     schedule: int
     line: str | None
@@ -160,6 +177,7 @@ class Evidence:
     left: list[Left] = field(default_factory=list)
     lost: list[LostWrite] = field(default_factory=list)
     cut: list[CutGradient] = field(default_factory=list)
+    gradients: list[GradientCall] = field(default_factory=list)
     unwritten: list[UnwrittenRead] = field(default_factory=list)
     changed: list[HeldBuffer] = field(default_factory=list)
     meant: dict[int, Meant] = field(default_factory=dict[int, Meant])

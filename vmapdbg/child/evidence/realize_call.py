@@ -112,7 +112,7 @@ class RealizeCall:
 
     def _start(self, nodes: Sequence[UOp], is_later: bool) -> str | None:
         """Packs the graph, with what it reads. Returns why its values are not compared."""
-        self.inputs = dict.fromkeys(filter(_has_memory, nodes), ())
+        self.inputs = dict.fromkeys(filter(has_memory, nodes), ())
         if not is_later:
             try:
                 self.inputs = {u: self.folder.keep_all(u.buffer) for u in self.inputs}
@@ -162,7 +162,7 @@ class RealizeCall:
     def _pack_meaning(self, order: ProgramOrder, packer: Packer, meaning: UOp, number: int | None) -> int | None:
         """Packs what a Tensor means. Returns None if that is not possible; `number` is its number among the outputs."""
         try:
-            for u in filter(_has_memory, meaning.toposort()):
+            for u in filter(has_memory, meaning.toposort()):
                 if u not in self.meant and u in order.kept:
                     self.meant[u] = tuple(map(self.folder.keep_data, order.kept[u].parts))
                 elif u not in self.meant:
@@ -368,7 +368,7 @@ class RealizeCall:
         self.views = [u if u is not None and (memory is None or memory_of(u) in memory) else None for u in views]
 
 
-def _has_memory(u: UOp) -> bool:
+def has_memory(u: UOp) -> bool:
     """Whether a UOp is a BUFFER, and not a variable of 0.14."""
     return u.op.name == "BUFFER" and not getattr(u, "is_variable", False)
 

@@ -46,7 +46,7 @@ class Tally:
         if not self.inside:
             self.seen["other launches"] += self.count_launches()
         whats: tuple[Counted, ...] = ("outputs", "buffers", "replays", "calls", "schedules", "launches")
-        others: tuple[Counted, ...] = ("other schedules", "other launches")
+        others: tuple[Counted, ...] = ("gradients", "other schedules", "other launches")
         found = {what: self.seen[what] for what in whats}
         found |= {what: self.seen[what] for what in others if self.seen[what]}
         return Account(found, {"launches": self.shown}, tuple(self.left))

@@ -81,8 +81,8 @@ class FollowedCall:
 class FollowingCollector(Collector):
     """Collects evidence, and the passes of each schedule."""
 
-    def __init__(self, folder: Path, recorder: Recorder):
-        super().__init__(folder, recorder)
+    def __init__(self, folder: Path, recorder: Recorder, with_gradients: bool = False):
+        super().__init__(folder, recorder, with_gradients)
         self.followed: list[FollowedCall] = []
         # of the current call
         self.chains: list[Chain] = []

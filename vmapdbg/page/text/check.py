@@ -16,7 +16,7 @@ from vmapdbg.model.wording import format_known, format_plural
 from vmapdbg.page import check_sentences as say
 from vmapdbg.page.claims import CHECKED, OPEN, claim, count_things, say_ended, say_left
 from vmapdbg.page.format import Places, format_shape
-from vmapdbg.page.number_sentences import describe_numbers, list_new_numbers
+from vmapdbg.page.number_sentences import describe_gradient, describe_numbers, list_new_numbers
 from vmapdbg.page.sentences import (
     describe_crash,
     describe_error,
@@ -36,13 +36,19 @@ TITLES = {
     findings.NOT_CHOSEN: "written outside of the index",
     findings.STALE_READ: "read at the wrong time",
     findings.ENDLESS: "rewriting without end",
+    findings.WRONG_GRADIENT: "wrong gradient",
     findings.NUMBERS["not-finite"]: "NaN or infinity",
     findings.NUMBERS["lost-digits"]: "lost digits",
+    findings.NUMBERS["unwritten"]: "read but never written",
 }
 _MOST_OUTPUTS = 3
 _MOST_SKIPPED = 3
 _MOST_NODES = 6
-_NUMBERS = {"not-finite": "with NaN or infinity", "lost-digits": "with lost digits"}
+_NUMBERS = {
+    "not-finite": "with NaN or infinity",
+    "lost-digits": "with lost digits",
+    "unwritten": "computed of memory that nothing has written",
+}
 _EXCUSED = {"close": "within the tolerance", "rounding": "beyond it by no more than their own rounding"}
 
 
@@ -55,7 +61,8 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
     for check in report.schedules:
         is_left, wrong = any(left.count for left in check.left), repeats.list_new(check)
         numbers = list_new_numbers(report, check)
-        if wrong or is_left or check.failed or check.lost or check.cut or check.unwritten or numbers:
+        left_out = check.lost or check.cut or check.unwritten or any(call.wrong for call in check.gradients)
+        if wrong or is_left or check.failed or left_out or numbers:
             page.add()
             _print_schedule(page, capture, check, repeats, numbers)
     page.print()
@@ -67,12 +74,15 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     wrong = sum(output.comparison.status == "wrong" for output in outputs)
     failed = sum(check.failed is not None for check in report.schedules)
     lost = sum(len(check.lost) for check in report.schedules)
+    wrong_gradients = sum(len(call.wrong) for check in report.schedules for call in check.gradients)
     verdict = claim(CHECKED, account, say_ended(capture))
     if wrong:
         verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
-    elif any(check.lost or check.cut or check.unwritten or _makes_bad(check) for check in report.schedules):
+    elif wrong_gradients or any(one.lost or one.cut or one.unwritten or _makes_bad(one) for one in report.schedules):
         verdict = claim(CHECKED._replace(good=CHECKED.partly), account, say_ended(capture))[0], OPEN
     faults = f", {format_plural(lost, 'write')} lost" if lost else ""
+    if wrong_gradients:
+        faults += f", {format_plural(wrong_gradients, 'gradient')} wrong"
     for kind, about in _NUMBERS.items():
         if count := sum(one.outputs for check in report.schedules for one in check.numbers if one.kind == kind):
             faults += f", {format_plural(count, 'value')} {about}"
@@ -119,6 +129,8 @@ def _print_schedule(
     for left in (*check.lost, *check.cut):
         page.add((describe_left_out(left), ALERT), page.place(left.line), indent=2)
     page.add_each(map(describe_unwritten, check.unwritten), ALERT, indent=2)
+    for one in (one for call in check.gradients for one in call.wrong):
+        page.add((describe_gradient(one), ALERT), page.place(one.op_line), indent=2)
     for fault in numbers:
         made, *advice = describe_numbers(fault)
         page.add((made, ALERT), page.place(fault.line), indent=2)

@@ -1,0 +1,207 @@
+"""Compares tinygrad's gradients with finite differences in double precision, in the process that compares. If one is
+wrong, the nodes between its tensor and the loss are tried: the rule of the last wrong node's reader makes it wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from vmapdbg.check.result import GradientCheck, WrongGradient
+from vmapdbg.child.compare.number_faults import Clock
+from vmapdbg.child.compare.reference_values import DOUBLE, ReadContents, ReferenceValues
+from vmapdbg.child.evidence.evidence import GradientCall
+from vmapdbg.model.account import Left
+from vmapdbg.reference.graph import Unknown
+from vmapdbg.reference.value import RangedArray, align
+from vmapdbg.values.numbers import Numbers
+from vmapdbg.values.tolerance import is_float
+
+_STEPS = (1e-4, 1e-6)
+_MOST_ERROR = 1e-2
+"""A derivative is known if two step sizes, and both sides, give the same, but for so large a share of its terms."""
+_TOLERANCE = 1e-6
+"""A gradient is wrong if it differs by more than this share of its terms, and more than the step sizes do."""
+
+
+class Slope(NamedTuple):
+    """The derivative of the loss along a direction: by tinygrad's gradient, and by finite differences. `is_right` is
+    None if the latter is not known: the loss jumps or bends there."""
+
+    got: float
+    expected: float
+    is_right: bool | None
+
+
+class GradientChecker:
+    """Checks one call. The targets are moved a little first: a loss often bends where it is (`relu` of zero). What is
+    detached stays as it is there. Raises Unknown if a value cannot be computed."""
+
+    def __init__(self, call: GradientCall, read: ReadContents):
+        self.call, self.graph, self.read = call, call.graph, read
+        self.random = np.random.default_rng(0)
+        values = ReferenceValues(self.graph, read, DOUBLE)
+        below = {slot: set(self.graph.reach([slot])) for slot in call.targets}
+        targets = set(call.targets)
+        first = [slot for slot in call.targets if not targets & below[slot] - {slot}]
+        moved = [self._move(value) for value in values.evaluate_all(first)]
+        self.point = dict(zip(first, moved, strict=True))
+        detached = self.open(self.point).evaluate_all(call.detached)
+        self.point = dict(zip(call.detached, detached, strict=True)) | self.point
+        self.values = self.open(self.point)
+        (self.upstream,) = self.values.evaluate_all([call.upstream])
+
+    def open(self, known: Mapping[int, RangedArray]) -> ReferenceValues:
+        """Returns the values of the graph in double precision with other values of some nodes."""
+        return ReferenceValues(self.graph, self.read, DOUBLE, known)
+
+    def _move(self, value: RangedArray) -> RangedArray:
+        numbers = np.asarray(value.numbers, np.float64)
+        size = float(np.sqrt(np.square(numbers).mean())) if numbers.size else 0.0
+        relative, absolute = self.random.uniform(-1e-3, 1e-3, (2, *numbers.shape))
+        return RangedArray(numbers * (1 + relative) + absolute * (size or 1), value.ranges)
+
+    def compute_loss(self, slot: int, numbers: Numbers, ranges: tuple[int, ...]) -> float:
+        """Returns the loss with other numbers of a node."""
+        (loss,) = self.open(self.point | {slot: RangedArray(numbers, ranges)}).evaluate_all([self.call.loss])
+        return _multiply(loss, self.upstream)
+
+    def compare(self, slot: int) -> Slope:
+        """Compares the gradient of a node along two random directions, and returns the first wrong or unknown one."""
+        first = self._compare_once(slot)
+        return self._compare_once(slot) if first.is_right else first
+
+    def _compare_once(self, slot: int) -> Slope:
+        (value,) = self.values.evaluate_all([slot])
+        numbers = np.asarray(value.numbers, np.float64)
+        # relative to the numbers: they keep their signs, and zeros are left, where the loss may bend
+        direction = self.random.choice([-1.0, 1.0], numbers.shape) * self.random.uniform(0.5, 1, numbers.shape)
+        direction *= np.abs(numbers)
+        got = scale = 0.0
+        if slot in self.call.gradients:
+            (gradient,) = self.values.evaluate_all([self.call.gradients[slot]])
+            got = _multiply(gradient, RangedArray(direction, value.ranges))
+            terms = RangedArray(np.abs(gradient.numbers), gradient.ranges)
+            scale = _multiply(terms, RangedArray(np.abs(direction), value.ranges))
+        expected = error = bend = float("inf")
+        here = self.compute_loss(slot, numbers, value.ranges)
+        for step in _STEPS:
+            slopes: list[float] = []
+            for size in (step, step / 2):
+                above = self.compute_loss(slot, numbers + size * direction, value.ranges)
+                below = self.compute_loss(slot, numbers - size * direction, value.ranges)
+                slopes.append((above - below) / (2 * size))
+                bend = min(bend, abs(above - 2 * here + below) / size)
+            wide, narrow = slopes
+            if abs(wide - narrow) < error:
+                expected, error = (4 * narrow - wide) / 3, abs(wide - narrow)
+        scale = max(scale, abs(expected))
+        if not np.isfinite([got, expected]).all() or max(error, bend) > _MOST_ERROR * scale:
+            return Slope(got, expected, None)
+        return Slope(got, expected, abs(got - expected) <= 10 * error + _TOLERANCE * scale)
+
+    # *** whose rule
+
+    def find_guilty(self, slot: int, clock: Clock) -> list[int]:
+        """Returns the readers of the last wrong node on the way from a wrong node to the loss: the rule of one of them
+        makes it wrong. Raises Unknown."""
+        readers = self._find_readers()
+        known: dict[int, bool] = {slot: False, self.call.loss: True}
+
+        def is_right(one: int) -> bool:
+            clock.check()
+            if one not in known:
+                known[one] = self.compare(one).is_right is not False
+            return known[one]
+
+        while True:
+            path = _find_path(slot, self.call.loss, readers)
+            first, last = 0, len(path) - 1
+            while last - first > 1:
+                middle = (first + last) // 2
+                if is_right(path[middle]):
+                    last = middle
+                else:
+                    first = middle
+            slot = path[first]
+            wrong = [one for one in readers.get(slot, ()) if not is_right(one)]
+            if not wrong:
+                return sorted(readers.get(slot, ()))
+            slot = wrong[0]
+
+    def _find_readers(self) -> dict[int, list[int]]:
+        """Returns each node with a gradient -> the next nodes with one that are computed from it."""
+        readers: dict[int, list[int]] = {}
+        between = {slot for slot in self.call.gradients if is_float(self.graph.nodes[slot].dtype)}
+        for slot in sorted(between):
+            ends = between.union(self.call.detached) - {slot}
+            for source in between.intersection(self.graph.reach([slot], ends)) - {slot}:
+                readers.setdefault(source, []).append(slot)
+        return readers
+
+
+def _multiply(one: RangedArray, other: RangedArray) -> float:
+    (left, right), _ = align([one, other])
+    return float((np.asarray(left.numbers, np.float64) * right.numbers).sum())
+
+
+def _find_path(start: int, end: int, readers: Mapping[int, Iterable[int]]) -> list[int]:
+    """Returns a shortest way from a node to another one. Raises Unknown if there is none."""
+    before: dict[int, int] = {start: start}
+    waiting = [start]
+    for slot in waiting:
+        if slot == end:
+            break
+        for one in readers.get(slot, ()):
+            if one not in before:
+                before[one] = slot
+                waiting.append(one)
+    if end not in before:
+        raise Unknown("its gradient does not come from the loss")
+    path = [end]
+    while path[-1] != start:
+        path.append(before[path[-1]])
+    return path[::-1]
+
+
+def check_gradients(call: GradientCall, read: ReadContents) -> GradientCheck:
+    """Compares the gradients of a call."""
+    if call.refused is not None:
+        return GradientCheck(call.line, call.asked, left=(Left("gradients", call.asked, call.refused),))
+    clock, left, wrong = Clock(), list[Left](), list[WrongGradient]()
+    compared = 0
+    try:
+        checker = GradientChecker(call, read)
+        for number, slot in enumerate(call.targets):
+            clock.check()
+            slope = checker.compare(slot)
+            if slope.is_right is None:
+                left.append(Left("gradients", 1, "the loss jumps or bends there, or is not finite"))
+                continue
+            compared += 1
+            if not slope.is_right:
+                wrong.append(_describe(checker, number, slot, slope, clock))
+    except Unknown as error:
+        left.append(Left("gradients", call.asked - compared - len(left), str(error)))
+    return GradientCheck(call.line, call.asked, compared, tuple(wrong), tuple(left))
+
+
+def _describe(checker: GradientChecker, number: int, slot: int, slope: Slope, clock: Clock) -> WrongGradient:
+    graph, node = checker.graph, checker.graph.nodes[slot]
+    try:
+        guilty = checker.find_guilty(slot, clock)
+    except Unknown:
+        guilty = []
+    line, method = graph.origins.get(guilty[0] if guilty else slot, (None, None))
+    return WrongGradient(
+        number=number,
+        shape=node.shape,
+        dtype=node.dtype,
+        line=graph.origins.get(slot, (None, None))[0],
+        got=slope.got,
+        expected=slope.expected,
+        ops=tuple(dict.fromkeys(graph.nodes[one].op for one in guilty)),
+        op_line=line if guilty else None,
+        method=method if guilty else None,
+    )
