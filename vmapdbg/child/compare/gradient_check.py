@@ -3,7 +3,8 @@ wrong, the nodes between its tensor and the loss are tried: the rule of the last
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from vmapdbg.reference.value import RangedArray, align
 from vmapdbg.values.numbers import Numbers
 from vmapdbg.values.tolerance import is_float
 
+_MOST_SECONDS = 60
 _STEPS = (1e-4, 1e-6)
 _MOST_ERROR = 1e-2
 """A derivative is known if two step sizes, and both sides, give the same, but for so large a share of its terms."""
@@ -36,7 +38,8 @@ class Slope(NamedTuple):
 
 class GradientChecker:
     """Checks one call. The targets are moved a little first: a loss often bends where it is (`relu` of zero). What is
-    detached stays as it is there. Raises Unknown if a value cannot be computed."""
+    detached stays as it is there. `first` are the targets that are computed from no other target. Raises Unknown if a
+    value cannot be computed."""
 
     def __init__(self, call: GradientCall, read: ReadContents):
         self.call, self.graph, self.read = call, call.graph, read
@@ -44,13 +47,14 @@ class GradientChecker:
         values = ReferenceValues(self.graph, read, DOUBLE)
         below = {slot: set(self.graph.reach([slot])) for slot in call.targets}
         targets = set(call.targets)
-        first = [slot for slot in call.targets if not targets & below[slot] - {slot}]
-        moved = [self._move(value) for value in values.evaluate_all(first)]
-        self.point = dict(zip(first, moved, strict=True))
+        self.first = [slot for slot in call.targets if not targets & below[slot] - {slot}]
+        moved = [self._move(value) for value in values.evaluate_all(self.first)]
+        self.point = dict(zip(self.first, moved, strict=True))
         detached = self.open(self.point).evaluate_all(call.detached)
         self.point = dict(zip(call.detached, detached, strict=True)) | self.point
         self.values = self.open(self.point)
-        (self.upstream,) = self.values.evaluate_all([call.upstream])
+        loss, self.upstream = self.values.evaluate_all([call.loss, call.upstream])
+        self.loss = _multiply(loss, self.upstream)
 
     def open(self, known: Mapping[int, RangedArray]) -> ReferenceValues:
         """Returns the values of the graph in double precision with other values of some nodes."""
@@ -62,44 +66,61 @@ class GradientChecker:
         relative, absolute = self.random.uniform(-1e-3, 1e-3, (2, *numbers.shape))
         return RangedArray(numbers * (1 + relative) + absolute * (size or 1), value.ranges)
 
-    def compute_loss(self, slot: int, numbers: Numbers, ranges: tuple[int, ...]) -> float:
-        """Returns the loss with other numbers of a node."""
-        (loss,) = self.open(self.point | {slot: RangedArray(numbers, ranges)}).evaluate_all([self.call.loss])
+    def compute_loss(self, moved: Mapping[int, RangedArray]) -> float:
+        """Returns the loss with other values of some nodes."""
+        (loss,) = self.open({**self.point, **moved}).evaluate_all([self.call.loss])
         return _multiply(loss, self.upstream)
 
-    def compare(self, slot: int) -> Slope:
-        """Compares the gradient of a node along two random directions, and returns the first wrong or unknown one."""
-        first = self._compare_once(slot)
-        return self._compare_once(slot) if first.is_right else first
+    def compare(self, slots: Sequence[int]) -> Slope:
+        """Compares the gradients of nodes along two random directions; returns the first that is wrong or unknown."""
+        first = self._compare_once(slots)
+        return self._compare_once(slots) if first.is_right else first
 
-    def _compare_once(self, slot: int) -> Slope:
-        (value,) = self.values.evaluate_all([slot])
-        numbers = np.asarray(value.numbers, np.float64)
-        # relative to the numbers: they keep their signs, and zeros are left, where the loss may bend
-        direction = self.random.choice([-1.0, 1.0], numbers.shape) * self.random.uniform(0.5, 1, numbers.shape)
-        direction *= np.abs(numbers)
-        got = scale = 0.0
-        if slot in self.call.gradients:
-            (gradient,) = self.values.evaluate_all([self.call.gradients[slot]])
-            got = _multiply(gradient, RangedArray(direction, value.ranges))
-            terms = RangedArray(np.abs(gradient.numbers), gradient.ranges)
-            scale = _multiply(terms, RangedArray(np.abs(direction), value.ranges))
-        expected = error = bend = float("inf")
-        here = self.compute_loss(slot, numbers, value.ranges)
+    def _compare_once(self, slots: Sequence[int]) -> Slope:
+        values = dict(zip(slots, self.values.evaluate_all(slots), strict=True))
+        directions = {slot: self._choose_direction(value) for slot, value in values.items()}
+        terms = {slot: self._multiply_gradient(slot, one, np.abs) for slot, one in directions.items()}
+        least = min(filter(None, terms.values()), default=0.0)
+        for slot, size in terms.items():
+            if size:  # each node has the same share of the slope
+                directions[slot] = RangedArray(directions[slot].numbers * (least / size), directions[slot].ranges)
+        got = sum(self._multiply_gradient(slot, one) for slot, one in directions.items())
+        size = sum(self._multiply_gradient(slot, one, np.abs) for slot, one in directions.items())
+        found = Slope(got, math.nan, None)
         for step in _STEPS:
             slopes: list[float] = []
-            for size in (step, step / 2):
-                above = self.compute_loss(slot, numbers + size * direction, value.ranges)
-                below = self.compute_loss(slot, numbers - size * direction, value.ranges)
-                slopes.append((above - below) / (2 * size))
-                bend = min(bend, abs(above - 2 * here + below) / size)
+            bend = math.inf
+            for width in (step, step / 2):
+                above, below = (
+                    self.compute_loss({slot: _add(value, directions[slot], by) for slot, value in values.items()})
+                    for by in (width, -width)
+                )
+                slopes.append((above - below) / (2 * width))
+                bend = min(bend, abs(above - 2 * self.loss + below) / width)
             wide, narrow = slopes
-            if abs(wide - narrow) < error:
-                expected, error = (4 * narrow - wide) / 3, abs(wide - narrow)
-        scale = max(scale, abs(expected))
-        if not np.isfinite([got, expected]).all() or max(error, bend) > _MOST_ERROR * scale:
-            return Slope(got, expected, None)
-        return Slope(got, expected, abs(got - expected) <= 10 * error + _TOLERANCE * scale)
+            expected, error = (4 * narrow - wide) / 3, abs(wide - narrow)
+            size = max(size, abs(expected))
+            if np.isfinite([got, expected]).all() and max(error, bend) <= _MOST_ERROR * size:
+                found = Slope(got, expected, abs(got - expected) <= 10 * error + _TOLERANCE * size)
+            if found.is_right:
+                break
+        return found
+
+    def _choose_direction(self, value: RangedArray) -> RangedArray:
+        """Returns a direction relative to the numbers: they keep their signs, and zeros, where a loss often bends."""
+        shape = value.numbers.shape
+        signs, sizes = self.random.choice([-1.0, 1.0], shape), self.random.uniform(0.5, 1, shape)
+        return RangedArray(signs * sizes * np.abs(value.numbers), value.ranges)
+
+    def _multiply_gradient(
+        self, slot: int, direction: RangedArray, of: Callable[[Numbers], Numbers] = np.positive
+    ) -> float:
+        """Returns the slope along a direction by tinygrad's gradient; the sum of the sizes of its terms with `abs`."""
+        if slot not in self.call.gradients:
+            return 0.0
+        (gradient,) = self.values.evaluate_all([self.call.gradients[slot]])
+        one, other = (RangedArray(of(value.numbers), value.ranges) for value in (gradient, direction))
+        return _multiply(one, other)
 
     # *** whose rule
 
@@ -112,7 +133,7 @@ class GradientChecker:
         def is_right(one: int) -> bool:
             clock.check()
             if one not in known:
-                known[one] = self.compare(one).is_right is not False
+                known[one] = self.compare([one]).is_right is not False
             return known[one]
 
         while True:
@@ -139,6 +160,10 @@ class GradientChecker:
             for source in between.intersection(self.graph.reach([slot], ends)) - {slot}:
                 readers.setdefault(source, []).append(slot)
         return readers
+
+
+def _add(value: RangedArray, direction: RangedArray, times: float) -> RangedArray:
+    return RangedArray(value.numbers + times * direction.numbers, value.ranges)
 
 
 def _multiply(one: RangedArray, other: RangedArray) -> float:
@@ -169,13 +194,17 @@ def check_gradients(call: GradientCall, read: ReadContents) -> GradientCheck:
     """Compares the gradients of a call."""
     if call.refused is not None:
         return GradientCheck(call.line, call.asked, left=(Left("gradients", call.asked, call.refused),))
-    clock, left, wrong = Clock(), list[Left](), list[WrongGradient]()
-    compared = 0
+    clock, left, wrong = Clock(_MOST_SECONDS), list[Left](), list[WrongGradient]()
+    compared, right = 0, set[int]()
     try:
         checker = GradientChecker(call, read)
+        if checker.compare(checker.first).is_right:
+            compared, right = len(checker.first), set(checker.first)
         for number, slot in enumerate(call.targets):
+            if slot in right:
+                continue
             clock.check()
-            slope = checker.compare(slot)
+            slope = checker.compare([slot])
             if slope.is_right is None:
                 left.append(Left("gradients", 1, "the loss jumps or bends there, or is not finite"))
                 continue

@@ -39,12 +39,13 @@ _ZERO = 1e-12
 class Clock:
     """Raises Unknown once the search has taken too long."""
 
-    def __init__(self) -> None:
-        self._end = time.monotonic() + MOST_SECONDS
+    def __init__(self, seconds: float = MOST_SECONDS) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
 
     def check(self) -> None:
         if time.monotonic() > self._end:
-            raise Unknown(f"it takes more than {MOST_SECONDS} s to find out")
+            raise Unknown(f"it takes more than {self.seconds} s to find out")
 
 
 @dataclass(frozen=True)
