@@ -88,13 +88,7 @@ for _ in range(2):
 """
     document = check(text, tmp_path, release, status=0)
     counts = [(call["asked"], call["compared"]) for call in calls_of(document)]
-    assert counts == [
-        (2, 2),
-        (1, 1),
-        (1, 1),
-        (1, 1),
-        (1, 0),
-    ]
+    assert counts == [(2, 2), (1, 1), (1, 1), (1, 1), (1, 0)]
     left = {one["what"]: one["reason"] for one in document["account"]["left"]}
     assert left == {"gradients": "an earlier call at its line was compared"}
 

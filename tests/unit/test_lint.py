@@ -374,7 +374,7 @@ def test_a_capture_without_facts() -> None:
     """Captures from before have no accesses: nothing is said about memory."""
     assert codes_of(lost_range(fixed=False)) == []
     data = to_data(one_kernel(make_access()))
-    for field in ("accesses", "fresh", "open_loops", "local_limit", "resets"):
+    for field in ("accesses", "fresh", "open_loops", "local_limit", "resets", "races"):
         del data["schedules"][0]["kernels"][0][field]
     assert build_data(Capture, data).schedules[0].kernels[0].accesses is None
 

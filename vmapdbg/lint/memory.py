@@ -361,3 +361,30 @@ def find_overwritten_inputs(capture: Capture, baseline: Capture | None) -> Itera
         message = f"kernel {kernel.name} writes {written} to the memory of {memory}, which nothing assigns to"
         advice = advise_why(schedule, kernel, "give the output memory of its own (.contiguous())")
         yield kernel_finding("VD110", schedule, number, message, advice)
+
+
+@rule("VD113", "race between threads", "error")
+def find_races(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+    """Two threads of a kernel access the same element, at least one of them stores to it, and nothing orders the two.
+    What the other one reads is chance: often right, and wrong on another GPU or under load.
+
+    How it decides: in the linear program. LOCAL memory belongs to the threads of one group: between a store and another
+    access there must be a barrier, also from one step of a loop around both to the next. GLOBAL memory that a kernel
+    stores and loads belongs to all threads, which no barrier orders. The addresses of all threads are computed; if each
+    element has only one thread, there is no race. Addresses with loaded values or variables, and those with too many
+    steps to compute, are not checked. Threads that all store to one element are VD101.
+
+    What to try: a barrier is missing in what tinygrad makes of the kernel. A `.contiguous()` in front of the reduce
+    that uses the LOCAL memory, or NOOPT=1, makes other kernels.
+    """
+    for schedule, number, kernel in each_kernel(capture):
+        for race in kernel.races:
+            first, second = (f"{kind}s" for kind in race.kinds)
+            when = format_known(" in the next step of {}", race.repeated)
+            one, other = (f"thread {thread:,}" for thread in race.threads)
+            message = (
+                f"kernel {kernel.name}: {one} {first} element {race.element:,} of {race.buffer}, {other} {second} "
+                f"it{when}, and no barrier is between"
+            )
+            advice = advise_why(schedule, kernel, "look for the barrier in its source")
+            yield kernel_finding("VD113", schedule, number, message, advice, race.source_line)

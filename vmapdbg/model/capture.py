@@ -246,6 +246,20 @@ class Reset:
 
 
 @dataclass(frozen=True)
+class Race:
+    """Two accesses of one `element` of a buffer by two `threads` of a group (of the launch, for GLOBAL memory), without
+    a barrier between; `kinds` are the kinds of both, in order. `repeated`: the second is in the next step of this loop.
+    `source_line` has the second (a line of the kernel's source, from 1; None if unknown)."""
+
+    buffer: str
+    kinds: tuple[vocabulary.AccessKind, vocabulary.AccessKind]
+    element: int
+    threads: tuple[int, int]
+    repeated: str | None
+    source_line: int | None
+
+
+@dataclass(frozen=True)
 class WrongTime:
     """A kernel reads memory that existed before the schedule in another order than the graph asks for. `buffer` is its
     argument, `node` the BUFFER or PARAM. `early` are the numbers of kernels that write it before this kernel, which
@@ -299,8 +313,9 @@ class Kernel:
 
     For lint: `accesses` describe its memory (None if the capture does not have them), `fresh` is true if the schedule
     created the buffer that it writes, `open_loops` are loops without an end, `local_limit` is the LOCAL memory of the
-    target for a group of threads, `resets` are accumulators that lose values, `wrong_times` are reads in the wrong
-    order. `overwrites` is a BUFFER or PARAM from before the schedule that it writes although nothing assigns to it.
+    target for a group of threads, `resets` are accumulators that lose values, `races` accesses that nothing orders,
+    `wrong_times` are reads in the wrong order. `overwrites` is a BUFFER or PARAM from before the schedule that it
+    writes although nothing assigns to it.
 
     `failed` is the error of a kernel that tinygrad cannot make a program of: it has no name and no source, and its
     numbers are zero. `measured` has the times of all launches of its program (None if not timed).
@@ -333,6 +348,7 @@ class Kernel:
     open_loops: tuple[str, ...] = ()
     local_limit: int | None = None
     resets: tuple[Reset, ...] = ()
+    races: tuple[Race, ...] = ()
     failed: SnippetError | None = None
     measured: Measured | None = None
     wrong_times: tuple[WrongTime, ...] = ()

@@ -18,6 +18,7 @@ from vmapdbg.child.program.accesses import find_accesses, find_resets
 from vmapdbg.child.program.linear import Buffer, LinearProgram
 from vmapdbg.child.program.linear_reader import read_linear, read_memories
 from vmapdbg.child.program.programs import RenderedProgram, op_weight, render_program, target_limit
+from vmapdbg.child.program.races import find_races
 from vmapdbg.model import capture as model
 from vmapdbg.model.ops import WRITES
 from vmapdbg.model.vocabulary import ArgumentAccess
@@ -25,7 +26,7 @@ from vmapdbg.model.wording import split_place
 from vmapdbg.reference.graph import reach
 
 _MEMORY = frozenset({"BUFFER", "PARAM"})
-Facts = tuple[tuple[model.Access, ...], tuple[model.Reset, ...]]  # the accesses and resets of a program
+Facts = tuple[tuple[model.Access, ...], tuple[model.Reset, ...], tuple[model.Race, ...]]  # of a program
 
 
 class KernelBuilder:
@@ -58,7 +59,7 @@ class KernelBuilder:
             return replace(kernel, failed=explain_error(error, KnownNodes()))
         compiled, work = program.compiled, program.work
         source = compiled.source.strip("\n") + "\n"
-        accesses, resets = self._find_facts(launch, program, source)
+        accesses, resets, races = self._find_facts(launch, program, source)
         asked = sum(map(self._count_asked, nodes if launch.node is not None else ()))
         executed = work.ops * launch.count
         redundancy = round(executed / asked, 4) if asked else None  # executed ops per op that the graph asks for
@@ -79,6 +80,7 @@ class KernelBuilder:
             open_loops=tuple(loop.name for loop in program.linear.open_loops),
             local_limit=target_limit(self.target),
             resets=resets,
+            races=races,
             wrong_times=tuple(self._find_wrong_times(number, program.linear)),
             overwrites=self.order.overwrites.get(number),
             lanes=work.lanes,
@@ -119,7 +121,7 @@ class KernelBuilder:
         key = launch.ast.key, launch.varied
         if key not in self.facts:
             linear = read_linear(program.compiled.uops, launch.varied) if launch.varied else program.linear
-            self.facts[key] = find_accesses(linear, source), find_resets(linear, source)
+            self.facts[key] = find_accesses(linear, source), find_resets(linear, source), find_races(linear, source)
         return self.facts[key]
 
     def _is_fresh(self, launch: Launch) -> bool:

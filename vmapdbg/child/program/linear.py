@@ -108,12 +108,14 @@ class MemoryAccess:
 class LinearProgram:
     """A whole program. `computed`: its values in order, without constants, loaded values and loops, each with the
     threads and loops around it, outermost first. `threads` are also variables that a launch goes through (`core_id`).
-    `addressing`: addresses, gates (also of ops that are no access), numbers of threads. `open_loops` have no END."""
+    `order`: loops, where they begin and where they end, accesses, and "barrier". `addressing`: addresses, gates (also
+    of ops that are no access), numbers of threads. `open_loops` have no END."""
 
     buffers: list[Buffer] = field(default_factory=list)
     accesses: list[MemoryAccess] = field(default_factory=list)
     computed: list[tuple[Value, tuple[ProgramLoop, ...]]] = field(default_factory=list)
     loops: list[ProgramLoop] = field(default_factory=list)
+    order: list[MemoryAccess | ProgramLoop | str] = field(default_factory=list["MemoryAccess | ProgramLoop | str"])
     threads: list[ProgramLoop] = field(default_factory=list)
     addressing: list[Value] = field(default_factory=list)
     loaded: dict[Value, MemoryAccess] = field(default_factory=dict)

@@ -71,8 +71,12 @@ class Reader:
         if name == "RANGE":
             loop = self.loop_of(u)
             self.program.loops.append(loop)
+            self.program.order.append(loop)
             self.around += (loop,)
+        elif name == "BARRIER":
+            self.program.order.append("barrier")
         elif name == "END" and self.around and self.around[-1].op == "loop":
+            self.program.order.append(self.around[-1])
             self.around = self.around[:-1]
         elif name == "IF":
             self.gates.append(self.value_of(u.src[0]))
@@ -126,6 +130,7 @@ class Reader:
         width = width or value.lanes
         access = MemoryAccess(buffer, index, gate, is_store, value, width, self.around, tuple(follows))
         self.program.accesses.append(access)
+        self.program.order.append(access)
         if is_store:
             self.stores[u] = access
         else:
