@@ -15,6 +15,7 @@ from vmapdbg.child.program.linear import (
     MemoryAccess,
     ProgramLoop,
     Value,
+    find_loops,
     split_conditions,
     split_terms,
     walk,
@@ -122,7 +123,9 @@ def _list_owners(
 
     base, terms = split_terms(access.index)
     conditions = split_conditions(access.gate)
-    used = walk([*conditions, *(value for value, _ in terms)], set(access.loops))
+    sizes: dict[Value, int] = {loop: loop.trips for loop in access.loops}
+    parts = [*conditions, *(value for value, _ in terms)]
+    used = frozenset[Value]().union(*(find_loops(part, sizes) for part in parts))
     around = [loop for loop in access.loops if loop in used or loop in threads or loop in shared]
     loops: dict[Value, int] = {loop: loop.trips for loop in around}
     if any(loop.symbolic for loop in around) or math.prod(loops.values()) * access.width > MOST_STEPS:
