@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
 from vmapdbg.lint.rule import advise_apart, advise_patches, advise_why, each_kernel, kernel_finding, node_finding, rule
 from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Schedule
@@ -124,40 +123,18 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
 
 
 def _pair_kernels(capture: Capture, baseline: Capture | None) -> Iterator[tuple[Schedule, int, list[Kernel]]]:
-    """Yields each kernel (its schedule, its number) with the baseline's kernels whose work it does. Compares only
-    schedules of the same graph: the same ops in order, or in two tinygrad releases the same meanings."""
+    """Yields each kernel (its schedule, its number) with the baseline's kernels whose work it does, as a diff pairs
+    them: kernels that write the same, and kernels that were fused."""
     if baseline is None or capture.target != baseline.target:
         return
     # the processes of `run --lint` import this module and have no baseline
-    from vmapdbg.diff.captures import have_same_tinygrad
+    from vmapdbg.diff.captures import diff_captures
 
-    is_same = have_same_tinygrad(baseline.versions, capture.versions)
-    for schedule, other in zip(capture.schedules, baseline.schedules, strict=False):
-        kernels, kernels_before = schedule.kernels, other.kernels
-        if [n.op for n in schedule.nodes] != [n.op for n in other.nodes]:
-            if is_same:
-                continue
-            kernels, kernels_before = _read_neutrally(schedule, other)
-        writers = {kernel.outputs[0]: kernel for kernel in kernels_before if kernel.outputs}
-        for number, kernel in enumerate(kernels):
-            fused = [writers[node] for node in kernel.nodes if node in writers]
-            if fused and writers.keys() & kernel.outputs:
-                yield schedule, number, fused
-
-
-def _read_neutrally(schedule: Schedule, other: Schedule) -> tuple[Sequence[Kernel], Sequence[Kernel]]:
-    """Returns the kernels of both schedules; the kernels of `other` have the node ids of `schedule`."""
-    from vmapdbg.diff.neutral import read_neutrally
-    from vmapdbg.diff.nodes import match_nodes
-
-    after, before = read_neutrally(schedule).compared, read_neutrally(other).compared
-    twins = match_nodes(before, after)
-    renamed = [
-        # no node has a negative id
-        replace(kernel, outputs=tuple(twins.get(node, -1 - node) for node in kernel.outputs))
-        for kernel in before.kernels
-    ]
-    return after.kernels, renamed
+    for schedule in diff_captures(baseline, capture).schedules:
+        for change in schedule.kernels:
+            if schedule.after is not None and (change.matched_by == "outputs" or change.status == "fused-from"):
+                before = [side.kernel for side in change.before]
+                yield capture.schedules[schedule.after], change.after[0].number, before
 
 
 @rule("VD111", "copy for nothing", "warning")
