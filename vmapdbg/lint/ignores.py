@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import linecache
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,11 +18,10 @@ def split_ignored(
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Returns the findings that stay and the findings that a comment hides. A comment without codes hides all.
     `sources` are the user's files as in a Capture; None reads them now, and an unreadable file hides nothing."""
-    read = UserLines(sources)
     kept: list[Finding] = []
     ignored: list[Finding] = []
     for finding in findings:
-        comment = _COMMENT.search(read.find(finding.line))
+        comment = _COMMENT.search(read_line(finding.line, sources))
         is_hidden = comment is not None and (comment["list"] is None or finding.code in _list_codes(comment))
         (ignored if is_hidden else kept).append(finding)
     return tuple(kept), tuple(ignored)
@@ -39,9 +38,8 @@ def list_mistakes(
     findings: Iterable[Finding], known: Collection[str], sources: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     """Yields a sentence for each mistake in the ignore comments on findings' lines: an unknown code, or no `]`."""
-    read = UserLines(sources)
     for place in dict.fromkeys(finding.line for finding in findings):
-        comment = _COMMENT.search(read.find(place))
+        comment = _COMMENT.search(read_line(place, sources))
         if comment is None or comment["list"] is None:
             continue
         if comment["end"] is None:
@@ -51,23 +49,13 @@ def list_mistakes(
                 yield f"{place}: unknown code {code!r} in ignore[{comment['codes']}]: choose from {', '.join(known)}"
 
 
-class UserLines:
-    """The lines of the user's files: of some texts by file, or of the files on the disk."""
-
-    def __init__(self, sources: Mapping[str, str] | None) -> None:
-        self.reads = sources is None
-        self.files = {name: text.splitlines() for name, text in (sources or {}).items()}
-
-    def find(self, place: str | None) -> str:
-        """Returns the text of the line `file:12`, "" if it is unknown."""
-        name, number = split_place(place or "")
-        if number is None:
-            return ""
-        if name not in self.files:
-            self.files[name] = []
-            path = Path(name)
-            with contextlib.suppress(OSError, ValueError):
-                # a FIFO or a device has no end
-                if self.reads and path.is_file():
-                    self.files[name] = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return next(iter(self.files[name][number - 1 : number]), "")
+def read_line(place: str | None, sources: Mapping[str, str] | None) -> str:
+    """Returns the text of the line `file:12`, "" if it is unknown."""
+    name, number = split_place(place or "")
+    if number is None:
+        return ""
+    if sources is not None:
+        return "".join(sources.get(name, "").splitlines()[number - 1 : number])
+    linecache.checkcache(name)
+    # a FIFO or a device has no end
+    return linecache.getline(name, number) if Path(name).is_file() else ""

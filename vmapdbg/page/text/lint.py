@@ -11,7 +11,7 @@ from rich.console import Console
 
 from vmapdbg import __version__
 from vmapdbg.lint import RULES
-from vmapdbg.lint.ignores import UserLines
+from vmapdbg.lint.ignores import read_line
 from vmapdbg.lint.rule import Rule
 from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture, Finding, Schedule
@@ -31,11 +31,12 @@ _MOST_FAILURES = 3
 
 def print_text(capture: Capture, ignored: int, console: Console) -> None:
     """Prints how much was checked, then each finding with its lines and what to try. `ignored` counts excluded ones."""
-    page, lines = Page(console, Places.of(capture)), UserLines(capture.sources)
+    page = Page(console, Places.of(capture))
     _print_headline(page, capture, ignored)
     for finding in capture.findings:
         schedule = next((item for item in capture.schedules if item.index == finding.schedule), None)
-        quoted = [("your line", lines.find(finding.line).strip()), _kernel_line(schedule, finding)]
+        line = read_line(finding.line, capture.sources).strip()
+        quoted = [("your line", line), _kernel_line(schedule, finding)]
         place = page.places.format(finding.line) or capture.snippet
         page.add()
         _print_finding(page, finding, place, quoted, _describe_place(schedule, finding))
