@@ -58,10 +58,6 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-def list_nothing(folder: Path) -> dict[str, int]:
-    return {}
-
-
 def list_names(folder: Path) -> list[str]:
     return sorted(item.name for item in folder.iterdir()) if folder.exists() else []
 
@@ -205,7 +201,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch:
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("VMAPDBG_CACHE", str(tmp_path / "file"))
     with pytest.raises(TreeError, match=r"cannot write the cache .*file: .*VMAPDBG_CACHE"):
-        cache_entry("commits", "abc", lambda folder: write_package(folder, "0.13.0"), list_nothing)
+        cache_entry("commits", "abc", lambda folder: write_package(folder, "0.13.0"))
 
 
 def fill(barrier: object) -> str:
@@ -213,7 +209,7 @@ def fill(barrier: object) -> str:
         barrier.wait()  # type: ignore[attr-defined]  # both are in the middle of it now
         write_package(folder, "0.13.0")
 
-    return str(cache_entry("commits", "same", make, list_nothing))
+    return str(cache_entry("commits", "same", make))
 
 
 def test_two_processes_may_fill_it_at_once(cache: Path) -> None:

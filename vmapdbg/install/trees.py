@@ -8,16 +8,16 @@
 A cache entry (a release from the package index, a commit of a checkout by `git archive`) is complete or absent. Each
 copy is made in a temporary folder next to the entry, and renamed when it is complete. If two processes make the same
 entry at the same time, both use the copy that was renamed first. The installer compares a release with the hash in the
-package index; an entry whose files no longer have the sizes that they were fetched with is refused.
+package index; an entry whose files no longer have the sizes that they were fetched with (`SIZES`) is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import functools
 import importlib.util
 import io
+import json
 import os
 import re
 import shutil
@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -42,6 +42,7 @@ OLDEST = (0, 12)
 _RELEASE = re.compile(r"\d+(\.\d+)+((a|b|rc|\.post|\.dev)\d+)?")
 _VERSION_IN_SETUP = re.compile(r"""^\s*version\s*=\s*["']([^"']+)["']""", re.MULTILINE)
 CACHE_VARIABLE = "VMAPDBG_CACHE"
+SIZES = "vmapdbg-sizes.json"
 
 
 @dataclass(frozen=True)
@@ -204,14 +205,12 @@ def keep(name: str, content: str | bytes) -> None:
         write_atomically(file, content)
 
 
-def cache_entry(
-    kind: str, name: str, fill: Callable[[Path], None], list_sizes: Callable[[Path], Mapping[str, int]]
-) -> Path:
-    """Returns the folder of a cache entry; `fill` fills a new one. `list_sizes` returns the size in bytes of each file
-    that it must have. Raises TreeError if the cache cannot be written, or if the entry has changed."""
+def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
+    """Returns the folder of a cache entry; `fill` fills a new one. Raises TreeError if the cache cannot be written, or
+    if the entry has changed."""
     entry = cache_folder() / kind / name
     if entry.exists():
-        check_whole(entry, list_sizes(entry))
+        check_whole(entry)
         return entry
     try:
         entry.parent.mkdir(parents=True, exist_ok=True)
@@ -222,7 +221,9 @@ def cache_entry(
         fill(attempt)
         if not has_package(attempt):
             raise TreeError(f"{name} holds no package tinygrad")
-        check_whole(attempt, list_sizes(attempt))
+        files = [file for file in attempt.rglob("*") if file.is_file()]
+        sizes = {str(file.relative_to(attempt)): file.stat().st_size for file in files}
+        (attempt / SIZES).write_text(json.dumps(sizes), encoding="utf-8")
         with contextlib.suppress(OSError):
             attempt.rename(entry)
         if not has_package(entry):
@@ -232,9 +233,14 @@ def cache_entry(
     return entry
 
 
-def check_whole(entry: Path, sizes: Mapping[str, int]) -> None:
-    """Raises TreeError if a folder lacks the package, or a file with its size."""
-    for name, size in {"tinygrad/__init__.py": None, **sizes}.items():
+def check_whole(entry: Path) -> None:
+    """Raises TreeError if a cache entry lacks the package, or a file with its size."""
+    kept = entry / SIZES
+    sizes: dict[str, int | None] = {"tinygrad/__init__.py": None}
+    # without it an older vmapdbg has made the entry
+    if kept.exists():
+        sizes |= json.loads(kept.read_text(encoding="utf-8"))
+    for name, size in sizes.items():
         file = entry / name
         if not file.is_file() or size not in (None, file.stat().st_size):
             changed = f"{name} is missing, or is not what was fetched"
@@ -254,16 +260,7 @@ def fetch_release(version: str) -> Path:
             said = done.stderr.strip() or "it said nothing"
             raise TreeError(f"cannot fetch tinygrad {version}: {said.splitlines()[-1]}")
 
-    return cache_entry("releases", version, install, list_recorded)
-
-
-def list_recorded(folder: Path) -> dict[str, int]:
-    """Returns the size of each file of the package by the list that the installer wrote; empty without a list."""
-    sizes: dict[str, int] = {}
-    for record in folder.glob("tinygrad-*.dist-info/RECORD"):
-        with record.open(encoding="utf-8", newline="") as file:
-            sizes |= {name: int(size) for name, _, size in csv.reader(file) if size and name.startswith("tinygrad/")}
-    return sizes
+    return cache_entry("releases", version, install)
 
 
 def installer_command() -> list[str]:
@@ -297,13 +294,7 @@ def fetch_commit(top: Path, commit: str) -> Path:
             files = [member for member in packed if member.isfile() or member.isdir()]
             packed.extractall(folder, files, **careful)
 
-    def list_blobs(folder: Path) -> dict[str, int]:
-        # MODE blob HASH SIZE\tNAME; links are left out
-        found = run_git(top, "ls-tree", "-r", "-l", "-z", commit, "--", "tinygrad") or b""
-        fields = [entry.decode().partition("\t") for entry in found.split(b"\0")]
-        return {name: int(about.split()[3]) for about, _, name in fields if about.startswith("100")}
-
-    return cache_entry("commits", commit, extract, list_blobs)
+    return cache_entry("commits", commit, extract)
 
 
 def repository_of(path: Path) -> Path:
