@@ -13,7 +13,7 @@ from rendered import print_to_text
 
 from vmapdbg.bisect import DEFAULT_RUNS
 from vmapdbg.bisect.measure import Measurements
-from vmapdbg.bisect.search import Search, Searcher, search_commits, search_patches
+from vmapdbg.bisect.search import PatchSearcher, Searcher, search_commits
 from vmapdbg.install.patches import SWITCHABLE, Patches
 from vmapdbg.page.documents import CommitTrial, History
 from vmapdbg.page.text.bisect import print_history
@@ -21,14 +21,16 @@ from vmapdbg.page.text.bisect import print_history
 NAMES = ["a", "b", "c", "d", "e", "f", "g"]
 
 
-def search(names: Sequence[str], outcome: Callable[[Patches], str], budget: int = 1000) -> tuple[Search, list[Patches]]:
+def search(
+    names: Sequence[str], outcome: Callable[[Patches], str], budget: int = 1000
+) -> tuple[PatchSearcher, list[Patches]]:
     asked: list[Patches] = []
 
     def ask(sets: Sequence[Patches]) -> list[str]:
         asked.extend(sets)
         return [outcome(s) for s in sets]
 
-    return search_patches(frozenset(names), ask, budget), asked
+    return PatchSearcher(frozenset(names), ask, budget), asked
 
 
 def subsets(names: Sequence[str]) -> list[Patches]:

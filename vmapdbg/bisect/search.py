@@ -43,21 +43,6 @@ class FoundSets:
 
 
 @dataclass(frozen=True)
-class Search:
-    """The result of a search for patches among `given`. `outcomes` has every set that was tried, in order."""
-
-    given: Patches
-    removed: FoundSets
-    added: FoundSets
-    enough: FoundSets
-    outcomes: dict[Patches, str]
-
-    @property
-    def is_uniform(self) -> bool:
-        return len(set(self.outcomes.values())) == 1
-
-
-@dataclass(frozen=True)
 class Reduced:
     """A smaller program that shows the fault: its text, or the `reason` why there is none. `before` and `after` count
     lines without comments, `tried` counts smaller programs that were run. `is_lost`: no program was written. `schedule`
@@ -72,18 +57,9 @@ class Reduced:
     is_lost: bool = False
 
 
-def search_patches(given: Patches, ask: Ask[str], budget: int) -> Search:
-    """Finds the sets of patches that change the outcome, in about `budget` runs."""
-    searcher = Searcher(given, ask, budget)
-    whole, empty = searcher.look([given, frozenset()])
-    removed = searcher.find_smallest(lambda part: given - part, lambda outcome: outcome != whole)
-    added = searcher.find_smallest(lambda part: part, lambda outcome: outcome != empty)
-    enough = searcher.find_smallest(lambda part: part, lambda outcome: outcome == whole)
-    return Search(given, removed, added, enough, searcher.outcomes)
-
-
 class Searcher(Generic[T]):
-    """Asks for the outcomes of subsets of `given`: each once, and at most about `budget` of them."""
+    """Asks for the outcomes of subsets of `given`: each once, and at most about `budget` of them. `outcomes` has every
+    set that was tried, in order."""
 
     def __init__(self, given: frozenset[T], ask: Ask[T], budget: int):
         self.given, self.ask, self.budget = given, ask, budget
@@ -141,6 +117,21 @@ class Searcher(Generic[T]):
             else:
                 pieces = min(len(part), pieces * 2)
         return part, True
+
+
+class PatchSearcher(Searcher[str]):
+    """Finds the sets of patches that change the outcome, in about `budget` runs."""
+
+    def __init__(self, given: Patches, ask: Ask[str], budget: int):
+        super().__init__(given, ask, budget)
+        whole, empty = self.look([given, frozenset()])
+        self.removed = self.find_smallest(lambda part: given - part, lambda outcome: outcome != whole)
+        self.added = self.find_smallest(lambda part: part, lambda outcome: outcome != empty)
+        self.enough = self.find_smallest(lambda part: part, lambda outcome: outcome == whole)
+
+    @property
+    def is_uniform(self) -> bool:
+        return len(set(self.outcomes.values())) == 1
 
 
 # *** decisions of the scheduler
@@ -209,21 +200,20 @@ class DecisionSearcher(Searcher[Choice]):
 
 # *** commits
 
-AskCommits = Callable[[Sequence[str]], Sequence[str | None]]
-"""Returns the name of the outcome of each commit, None if it cannot be run."""
+Named = dict[str, str | None]
+"""The name of the outcome of each commit, None if it cannot be run."""
 
 
-Step = tuple[str, str]
-"""The last commit with the old outcome and the first with another one, of the commits that can be run."""
-
-
-def search_commits(line: Sequence[str], ask: AskCommits, width: int = 1) -> tuple[dict[str, str | None], Step | None]:
+def search_commits(
+    line: Sequence[str], ask: Callable[[Sequence[str]], Sequence[str | None]], width: int = 1
+) -> tuple[Named, tuple[str, str] | None]:
     """Searches a line of commits, good end first, for a change of the outcome; asks for `width` commits at once.
 
-    Returns the outcomes of the commits that were run, and the step from the first commit's outcome; None if both ends
-    have the same one. Skips commits that cannot be run. Raises ValueError if an end cannot be run.
+    Returns the outcomes of the commits that were run, and the last of these with the first commit's outcome and the
+    first with another one; None if both ends have the same outcome. Skips commits that cannot be run. Raises ValueError
+    if an end cannot be run.
     """
-    outcomes: dict[str, str | None] = {}
+    outcomes: Named = {}
 
     def look(chosen: Sequence[str]) -> None:
         new = [commit for commit in dict.fromkeys(chosen) if commit not in outcomes]

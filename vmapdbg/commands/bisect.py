@@ -106,14 +106,18 @@ def bisect(
     for message, is_given in refused.items():
         if is_given:
             raise Failure(message)
-    if output is not None:
-        check_target(output, snippet)
+    check_target(output, snippet)
     from vmapdbg.commands import bisect_searches as searches
+    from vmapdbg.page.text.bisect import print_decisions, print_history
 
     job = jobs.make_open_job(snippet, given)
     if span is not None:
-        sys.exit(searches.show_history(replace(job, patches=None), span, kind, as_json))
+        history = searches.search_history(replace(job, patches=None), span, kind)
+        console.print_result(history, as_json, print_history)
+        sys.exit(int(bool(history.suspects)))
     job = jobs.choose_tinygrad(job, given.patches)
     if decisions:
-        sys.exit(searches.show_decisions(job, kind, runs, baseline, as_json))
+        document = searches.search_decisions(job, kind, runs, baseline)
+        console.print_result(document, as_json, print_decisions)
+        sys.exit(int(bool(document.found)))
     sys.exit(searches.show_patches(job, kind, runs, seconds if with_snippet else None, output, as_json))

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from vmapdbg.bisect.outcome import Outcomes
-from vmapdbg.bisect.search import Reduced, Search
+from vmapdbg.bisect.search import PatchSearcher, Reduced
 from vmapdbg.bisect.smaller import normalize, shrink
 from vmapdbg.check import findings
 from vmapdbg.check.result import CheckReport
@@ -67,7 +67,8 @@ def reduce_job(
             interrupted = stopped
         before, after = count_lines(source), count_lines(smallest)
         head = f"Reduced from {job.snippet}: {before} lines to {after}, {judge.tried} programs tried."
-        command = describe_command(chosen, kind, str(output or "FILE"))
+        shown_by = "check {}" if len(chosen) == 1 else f"bisect {{}} --by {shlex.quote(kind)}"
+        command = " ".join(["vmapdbg", shown_by.format(output or "FILE"), *jobs.spell_job_options(job)])
         text = textwrap.indent(f"{head}\n{judge.describe()}\n{command}", "# ") + f"\n{smallest}"
         if interrupted is None and not judge.shows(text):
             return _lose("the smallest program shows it, but not when it is run once more"), None
@@ -84,7 +85,7 @@ def _lose(reason: str) -> Reduced:
     return Reduced(None, reason, is_lost=True)
 
 
-def choose_jobs(job: Job, search: Search) -> list[Job]:
+def choose_jobs(job: Job, search: PatchSearcher) -> list[Job]:
     """Returns the job, or two jobs with sets of patches that differ as little as the search found."""
     if search.is_uniform:
         return [job]
@@ -93,12 +94,6 @@ def choose_jobs(job: Job, search: Search) -> list[Job]:
     else:
         sets = frozenset(search.added.sets[0]), frozenset[str]()
     return [replace(job, patches=patches) for patches in sets]
-
-
-def describe_command(chosen: Sequence[Job], kind: str, file: str) -> str:
-    """Returns the command that shows the fault of the small program."""
-    command = f"vmapdbg check {file}" if len(chosen) == 1 else f"vmapdbg bisect {file} --by {shlex.quote(kind)}"
-    return " ".join([command, *jobs.spell_job_options(chosen[0])])
 
 
 def count_lines(text: str) -> int:

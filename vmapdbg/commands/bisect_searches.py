@@ -13,7 +13,7 @@ import click
 from vmapdbg.bisect import MEASURES
 from vmapdbg.bisect.measure import COUNTED_RUNS, TIMED_RUNS, Measurements, measure
 from vmapdbg.bisect.outcome import Outcomes, describe_end, find_wrong_schedule
-from vmapdbg.bisect.search import Choices, DecisionSearcher, Reduced, list_forceable, search_commits, search_patches
+from vmapdbg.bisect.search import Choices, DecisionSearcher, PatchSearcher, Reduced, list_forceable, search_commits
 from vmapdbg.commands.bisect_reduce import choose_jobs, reduce_job
 from vmapdbg.commands.shared import console, jobs
 from vmapdbg.commands.shared.children import run_many, run_quietly
@@ -28,7 +28,7 @@ from vmapdbg.model.capture import SCHEMA
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import write_output
 from vmapdbg.page import documents
-from vmapdbg.page.text.bisect import print_bisect, print_decisions, print_history
+from vmapdbg.page.text.bisect import print_bisect
 
 V = TypeVar("V", str, Patches, Choices)
 
@@ -88,7 +88,7 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
             lambda patches: replace(job, values=True, patches=job.patches and patches),
             progress,
         )
-        search = search_patches(given, trials.ask, budget)
+        search = PatchSearcher(given, trials.ask, budget)
     reduced, interrupted = None, None
     if seconds is not None:
         chosen, error = choose_jobs(job, search), trials.runs[given].capture.error
@@ -135,21 +135,16 @@ ALL_FORCED = "the same with every node forced to be a buffer"
 NOTHING: Choices = frozenset()
 
 
-def show_decisions(job: Job, kind: str, budget: int, baseline: str | None, as_json: bool) -> int:
-    """Searches for decisions and prints them. Returns the exit code."""
+def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> documents.DecisionsDocument:
+    """Runs the job with other decisions until the decisions that change its `kind` of outcome are found. Raises Failure
+    if these are not to be found."""
     if baseline is not None and kind not in RIGHT_OR_WRONG:
         raise Failure("--baseline is what is right: with --decisions it is for --by values and --by crash")
     if jobs.is_saved(baseline):
         raise Failure("--baseline is run, for its values: a saved capture has none")
     if job.patches:
         raise Failure("--decisions is about tinygrad as it is: --tinygrad VERSION|PATH, or --patches none")
-    document = search_decisions(replace(job, patches=None, values=True), kind, budget, baseline)
-    console.print_result(document, as_json, print_decisions)
-    return int(bool(document.found))
-
-
-def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> documents.DecisionsDocument:
-    """Runs the job with other decisions until the decisions that change its `kind` of outcome are found."""
+    job = replace(job, patches=None, values=True)
     reference = None if baseline is None else baseline_of(job, baseline)
     console.say(f"running {job.snippet} up to about {budget} times, with all that it does")
     with console.show_progress(f"bisecting {job.snippet}") as progress:
@@ -205,13 +200,6 @@ def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> 
 
 
 # *** --commits
-
-
-def show_history(job: Job, span: str, kind: str, as_json: bool) -> int:
-    """Prints the first commit of a span that changed the `kind` of outcome. Returns the exit code."""
-    history = search_history(job, span, kind)
-    console.print_result(history, as_json, print_history)
-    return int(bool(history.suspects))
 
 
 def search_history(job: Job, span: str, kind: str) -> documents.History:

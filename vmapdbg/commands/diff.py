@@ -110,9 +110,8 @@ def compare_inputs(inputs: Sequence[str], baseline: str | None, output: Path | N
         old, snippet = inputs
         if jobs.is_saved(old):
             old, baseline = None, old
-    if output is not None:
-        for name in inputs or (None,):
-            check_target(output, name, ENDINGS)
+    for name in inputs or (None,):
+        check_target(output, name, ENDINGS)
     sides = make_sides(snippet, baseline or None, given, old)
     if given.times:
         console.report_untimed(sides.before, sides.after)

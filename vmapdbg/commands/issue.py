@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import platform
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -55,8 +53,7 @@ def issue(
       vmapdbg issue wrong.py -o issue.md --tinygrad 0.14.0
       vmapdbg issue wrong.py --tinygrad ../tinygrad --commits v0.13.0..master
     """
-    if output is not None:
-        check_target(output, snippet)
+    check_target(output, snippet)
     job = jobs.make_job(snippet, given)
     if given.patches is None and job.patches is not None:
         job = replace(job, patches=frozenset())
@@ -74,6 +71,7 @@ def issue(
 def _make_page(job: Job, seconds: float, span: str | None) -> tuple[str, str | None]:
     """Returns the page about a job's fault, and why there is none. Raises Failure, KeyboardInterrupt."""
     from vmapdbg.commands.bisect_reduce import reduce_job
+    from vmapdbg.commands.bisect_searches import search_history
     from vmapdbg.page.text.check import print_check
 
     if _find_fault(job)[2] is None:
@@ -91,9 +89,9 @@ def _make_page(job: Job, seconds: float, span: str | None) -> tuple[str, str | N
         capture, report, fault = _find_fault(small)
         if fault is None:
             return "", "the small program does not show the fault when it is run once more"
-        about = _print(print_check, capture, report)
+        about = console.print_to_text(lambda: print_check(capture, report, console.make_console()), _WIDTH)
         where = _find_where(small) if any(check.wrong for check in report.schedules) else ""
-        commit = _find_commit(small, span) if span is not None else ""
+        suspects = () if span is None else search_history(small, span, "values").suspects
         about, where = (text.replace(f"{folder}/", "") for text in (about, where))
     versions = capture.versions
     revision = format_known(" ({})", versions.commit)
@@ -103,8 +101,8 @@ def _make_page(job: Job, seconds: float, span: str | None) -> tuple[str, str | N
     page += [f"`{command}` compares each value with numpy:", f"```\n{about}```"]
     if where:
         page += ["The first pass and the first rewrite that make it wrong (`vmapdbg why --value`):", f"```\n{where}```"]
-    if commit:
-        page.append(f"The first bad commit: {commit}")
+    if span is not None:
+        page.append(f"The first bad commit: {', '.join(suspects) or f'no commit of {span} changes its values'}")
     return "\n\n".join(page) + "\n", None
 
 
@@ -133,15 +131,6 @@ def _find_fault(job: Job) -> tuple[Capture, CheckReport, Fault | None]:
     return capture, report, next(iter(faults), None)
 
 
-def _print(print_page: Callable[..., object], *arguments: Any) -> str:
-    """Returns what a function prints on a console."""
-    from vmapdbg.page.text.layout import LegibleConsole
-
-    text = io.StringIO()
-    print_page(*arguments, LegibleConsole(file=text, width=_WIDTH, color_system=None, highlight=False, markup=False))
-    return text.getvalue()
-
-
 def _find_where(job: Job) -> str:
     """Returns the values of a job after each pass, as `why --value` prints them; nothing if each pass is right."""
     from vmapdbg.commands.why import follow_job
@@ -149,11 +138,6 @@ def _find_where(job: Job) -> str:
 
     capture, report = follow_job(job, None, None)
     account = report.settle(capture.account, is_part=False)
-    return _print(print_value_paths, capture, report, account) if report.is_wrong else ""
-
-
-def _find_commit(job: Job, span: str) -> str:
-    """Returns the first commit of a span that changes the values of a job, or how it ends; or why none is known."""
-    from vmapdbg.commands.bisect_searches import search_history
-
-    return ", ".join(search_history(job, span, "values").suspects) or f"no commit of {span} changes its values"
+    if not report.is_wrong:
+        return ""
+    return console.print_to_text(lambda: print_value_paths(capture, report, account, console.make_console()), _WIDTH)

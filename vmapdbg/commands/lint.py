@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -173,8 +171,7 @@ def lint(
     if given.code is not None and len(names) > 1:
         raise Failure("-c CODE is the snippet: it takes no files")
     for name in names:
-        if output is not None:
-            check_target(output, name)
+        check_target(output, name)
         if name is not None and name != "-":
             jobs.check_snippet(name)
     # all are known before the first one runs: a refusal loses no findings
@@ -191,14 +188,11 @@ def write_linted(form: str, linted: Sequence[Linted], output: Path | None) -> No
     if output is None:
         FORMATS[form](linted)
         return
-    text = io.StringIO()
-    click.get_current_context().meta.setdefault(console.WIDTH, _FILE_WIDTH)
-    with contextlib.redirect_stdout(text):
-        FORMATS[form](linted)
+    text = console.print_to_text(lambda: FORMATS[form](linted), _FILE_WIDTH)
     try:
-        write_output(output, text.getvalue())
+        write_output(output, text)
     except StoreError:
-        sys.stdout.write(text.getvalue())
+        sys.stdout.write(text)
         raise
 
 

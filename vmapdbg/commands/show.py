@@ -117,8 +117,7 @@ def check_files(snippet: str | None, save: Path | None, output: Path | None, giv
         check_output(save, snippet)
     if output is not None and not given.memory:
         raise Failure("-o is for the lifetimes of --memory; for other pictures there is vmapdbg graph")
-    if output is not None:
-        check_target(output, snippet, (".svg",))
+    check_target(output, snippet, (".svg",))
 
 
 def draw_lifetimes(capture: Capture, output: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vmapdbg.commands.shared import console, jobs, options
-from vmapdbg.commands.shared.children import ChildDied, ask_child, finish_capture, import_meanwhile
+from vmapdbg.commands.shared.children import ChildDied, finish_capture, import_meanwhile, started_child
 from vmapdbg.install.job import Job, ValueRequest
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
@@ -126,9 +126,10 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
 
     with tempfile.TemporaryDirectory(prefix="vmapdbg-") as evidence:
         request = ValueRequest(job=job, evidence=evidence, schedule=schedule, subject=subject)
-        with console.show_progress(f"following the values of {job.snippet}", wait=True) as progress:
+        started = started_child(request, job.patches, sys.stderr.fileno(), one_thread=job.patches is None)
+        with console.show_progress(f"following the values of {job.snippet}", wait=True) as progress, started as child:
             import_meanwhile("vmapdbg.page.text.why")
-            text, ended = ask_child(request, job.patches, job.snippet, job.timeout, progress)
+            text, ended = child.answer(job.snippet, job.timeout, progress)
     if isinstance(ended, ChildDied):
         console.say(str(ended))
     data = json.loads(text)

@@ -168,14 +168,6 @@ def started_child(
             os.close(held)
 
 
-def ask_child(
-    request: Request, patches: Patches | None, name: str, timeout: float | None, progress: Progress = drop_progress
-) -> tuple[str, BaseException | None]:
-    """Returns a new child's answer, as `Child.answer` does; stdout is for the result, so its stdout goes to stderr."""
-    with started_child(request, patches, sys.stderr.fileno(), one_thread=patches is None) as child:
-        return child.answer(name, timeout, progress)
-
-
 def import_meanwhile(*modules: str) -> None:
     """Imports msgspec, which reads what the child sends, then modules, in a thread while a child runs. Ctrl-C reaches
     only the main thread: it would end a Python that makes a dataclass, and the tool could not choose its exit code."""
@@ -231,11 +223,11 @@ def died_capture(job: Job, message: str) -> Capture:
     return Capture(SCHEMA, versions, job.snippet, job.target, job.patch_states, died, (), ())
 
 
-def run_quietly(job: Job, progress: Progress = drop_progress) -> Run:
+def run_quietly(job: Job) -> Run:
     """Runs a job and keeps what its snippet prints."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         try:
-            capture = run_job(job, stdout, stderr, progress=progress)
+            capture = run_job(job, stdout, stderr)
         except (ChildDied, TreeError) as error:
             capture = died_capture(job, str(error))
         stdout.seek(0)
@@ -244,9 +236,8 @@ def run_quietly(job: Job, progress: Progress = drop_progress) -> Run:
 
 
 def run_many(jobs: Sequence[Job], most: int | None = None, progress: Progress = drop_progress) -> list[Run]:
-    """Runs jobs as `do_many` does, and returns their runs. `progress` gets the last job's lines, and how many ended."""
-    tasks = [partial(run_quietly, job) for job in jobs[:-1]]
-    tasks += [partial(run_quietly, job, progress) for job in jobs[-1:]]
+    """Runs jobs as `do_many` does, and returns their runs. `progress` gets a line about how many have ended."""
+    tasks = [partial(run_quietly, job) for job in jobs]
     return do_many(tasks, most, lambda count: progress(f"{count} of {len(tasks)} runs"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import os
 import sys
 from collections.abc import Callable, Generator
@@ -16,7 +17,7 @@ from vmapdbg.model.failure import EXIT_CHILD, EXIT_SNIPPET
 from vmapdbg.model.store import dump_document
 from vmapdbg.model.wording import escape_unsafe
 
-WIDTH = "vmapdbg.width"
+_WIDTH = "vmapdbg.width"
 """The value of --width, in the `meta` of the context."""
 _NARROWEST = 20
 
@@ -124,6 +125,15 @@ def print_result(document: Any, as_json: bool, print_text: Callable[[Any, Any], 
         print_text(document, make_console(stderr))
 
 
+def print_to_text(print_page: Callable[[], object], width: int) -> str:
+    """Returns what a function prints on stdout, in so many columns if --width is not given."""
+    text = io.StringIO()
+    click.get_current_context().meta.setdefault(_WIDTH, width)
+    with contextlib.redirect_stdout(text):
+        print_page()
+    return text.getvalue()
+
+
 def make_console(stderr: bool = False) -> Any:
     """Returns a console with the terminal's and options' width and colours; plain in a pipe or with NO_COLOR."""
     from vmapdbg.page.text.layout import LegibleConsole
@@ -140,7 +150,7 @@ def make_console(stderr: bool = False) -> Any:
     if colour == "never":
         more = {"color_system": None}
     plain = {"highlight": False, "markup": False, "emoji": False}
-    return LegibleConsole(stderr=stderr, width=display.get(WIDTH), **plain, **more)
+    return LegibleConsole(stderr=stderr, width=display.get(_WIDTH), **plain, **more)
 
 
 # *** progress

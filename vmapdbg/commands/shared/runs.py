@@ -61,8 +61,11 @@ def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, old
         return Sides(before, after, names=(baseline, ""))
     same_lines: dict[str, str] = {}
     if old is not None:
+        from vmapdbg.diff.pairing import match_lines
+
         # before the runs, because the user may edit the files meanwhile
-        same_lines = match_snippets(old, job.snippet)
+        texts = [Path(name).read_text(encoding="utf-8", errors="replace") for name in (old, job.snippet)]
+        same_lines = match_lines(texts[0], texts[1], (old, job.snippet))
         unchanged = replace(job, snippet=old)
     else:
         unchanged = baseline_of(job, baseline or choose_baseline(job))
@@ -85,14 +88,6 @@ def compare_sides(sides: Sides) -> CaptureDiff:
     if repeated.is_empty and again.printed == sides.printed[0]:
         return found
     return leave_unstable(found, repeated, (*sides.printed, again.printed))
-
-
-def match_snippets(old: str, new: str) -> dict[str, str]:
-    """Maps lines of a snippet to equal or similar lines of another one."""
-    from vmapdbg.diff.pairing import match_lines
-
-    texts = [Path(name).read_text(encoding="utf-8", errors="replace") for name in (old, new)]
-    return match_lines(texts[0], texts[1], (old, new))
 
 
 def run_with_baseline(job: Job, baseline: str) -> list[Run]:

@@ -41,8 +41,10 @@ def recall_job() -> Job:
         raise Failure("no SNIPPET given, and none is remembered here: run vmapdbg show SNIPPET first") from None
 
 
-def check_target(output: Path, snippet: str | None, endings: Sequence[str] = ()) -> None:
+def check_target(output: Path | None, snippet: str | None, endings: Sequence[str] = ()) -> None:
     """Raises Failure, before anything runs, for a wrong ending, an unwritable file, or the (last) snippet itself."""
+    if output is None:
+        return
     if snippet is None:
         with contextlib.suppress(Failure):
             snippet = recall_job().snippet
