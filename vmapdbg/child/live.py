@@ -59,10 +59,12 @@ def build_live_capture(schedules: list[ScheduleRecord], target: str) -> model.Ca
 
 def is_ordered(passed: PassRecord) -> bool:
     """Whether the kernels of a run of the pass use memory in the order that its graph asks for."""
-    from vmapdbg.child.capture.order import MemoryOrder, find_order
+    from vmapdbg.child.capture.order import MemoryOrder
     from vmapdbg.child.capture.view import PassView
 
-    return find_order(PassView(passed)) == MemoryOrder()
+    order = MemoryOrder(PassView(passed))
+    order.find()
+    return not order.wrong_times and not order.overwrites
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from vmapdbg.child.capture.order import MemoryOrder, find_order
+from vmapdbg.child.capture.order import MemoryOrder
 from vmapdbg.child.capture.view import PassView, largest_of, size_of, sizes_of, values_of
 from vmapdbg.child.failures.diagnose import KnownNodes, explain_error
 from vmapdbg.child.failures.endless import EndlessRewrite
@@ -36,10 +36,10 @@ class KernelBuilder:
         self.view, self.target, self.keeps_failed = view, target, keeps_failed
         self.facts: dict[tuple[bytes, frozenset[str]], Facts] = {}  # layers are often one program
         self.writers = Counter(launch.buffers[:1] for launch in view.launches)
-        self.order = MemoryOrder()
+        self.order = MemoryOrder(view)
         if not view.is_brief:
             with leaving_out("the order of kernels"):
-                self.order = find_order(view)
+                self.order.find()
 
     def build_kernel(self, launch: Launch, number: int) -> model.Kernel:
         """Returns the compute kernel of a launch, and of this number."""

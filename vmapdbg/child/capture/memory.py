@@ -15,10 +15,10 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from vmapdbg.child.capture.lifetimes import Lifetimes, Span, span_without
-from vmapdbg.child.capture.view import list_nodes
+from vmapdbg.child.capture.view import PassView
 from vmapdbg.child.listen.allocations import Allocations, MemoryLaunch, MemoryPart, Value
 from vmapdbg.child.listen.guard import leaving_out
-from vmapdbg.child.listen.records import PassRecord, ScheduleRecord, number_kernels
+from vmapdbg.child.listen.records import ScheduleRecord
 from vmapdbg.model import capture as model
 from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.model.wording import join_first
@@ -42,7 +42,7 @@ class MemoryBuilder:
     ) -> None:
         self.watched, self.records, self.built = watched, records, built
         self.times = Lifetimes(watched)
-        self.known: dict[PassRecord, tuple[dict[Any, int], list[int | None]]] = {}
+        self.view_of = functools.cache(PassView)
         self.find_value = functools.cache(self._find_value)
         self.holders = Holders(vars(sys.modules["__main__"]))
 
@@ -80,14 +80,11 @@ class MemoryBuilder:
             advice=tuple(Adviser(self, live).advise()),
         )
 
-    def read_pass(self, schedule: int) -> tuple[PassRecord, dict[Any, int], list[int | None]]:
-        """Returns the pass of a schedule, the ids of its nodes, and the numbers of the kernels of its launches."""
+    def read_pass(self, schedule: int) -> PassView:
+        """Returns the pass of a schedule."""
         passed = self.records[schedule].passed
         assert passed is not None, "a schedule with a launch has a pass"
-        if passed not in self.known:
-            ids = {u: number for number, u in enumerate(list_nodes(passed))}
-            self.known[passed] = ids, number_kernels(passed.kernels)
-        return passed, *self.known[passed]
+        return self.view_of(passed)
 
     # *** values
 
@@ -95,7 +92,7 @@ class MemoryBuilder:
         if launch.place is None:
             return model.LaunchPlace(launch.number, None, None)
         schedule, index = launch.place
-        return model.LaunchPlace(launch.number, schedule, self.read_pass(schedule)[2][index])
+        return model.LaunchPlace(launch.number, schedule, self.read_pass(schedule).numbers[index])
 
     def place_first(self, launches: Sequence[MemoryLaunch]) -> model.LaunchPlace | None:
         return self.place_launch(launches[0]) if launches else None
@@ -107,11 +104,11 @@ class MemoryBuilder:
         if launch.place is None:
             return model.Placement(None, None, launch.line, value.bytes)
         schedule, index = launch.place
-        passed, ids, _ = self.read_pass(schedule)
-        node = passed.kernels[index].node
-        origin = passed.origins.get(node)
+        view = self.read_pass(schedule)
+        node = view.passed.kernels[index].node
+        origin = view.passed.origins.get(node)
         line = self.records[schedule].line if origin is None else origin.line
-        return model.Placement(schedule, ids.get(node), line, value.bytes)
+        return model.Placement(schedule, view.ids.get(node), line, value.bytes)
 
     def describe(self, value: Value) -> model.LiveBuffer:
         writer = self.place_first(value.written)
@@ -234,7 +231,7 @@ class Adviser:
             found += self.judge("recompute", values, self.recompute, self.line_of(values[0]))
         floats = [value for value in self.live if value.dtype == "float" and value.written]
         for values in group_equal(floats, self.line_of):
-            found += self.judge("half", values, _halve, self.line_of(values[0]))
+            found += self.judge("half", values, lambda v: [(v.start, v.end, v.bytes // 2)], self.line_of(values[0]))
         dead = [one for one in self.live if one.arena is None and one.used and one.touched[-1] < self.times.tick]
         # no Tensor of the program has these: lazy Tensors hold them, as gradients do after a backward pass
         nameless = [value for value in dead if not self.holders.names_of(value)]
@@ -309,7 +306,3 @@ class Adviser:
         ends = [part.end - 1 for part in self.builder.watched.parts if part.first <= last < part.end]
         peak = self.times.find_peak({value: span_without(value, max(ends, default=last))})
         return model.MemoryAdvice("free", line, ", ".join(sorted(names)), 1, value.bytes, peak)
-
-
-def _halve(value: Value) -> list[Span]:
-    return [(value.start, value.end, value.bytes // 2)]

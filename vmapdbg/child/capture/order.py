@@ -5,7 +5,6 @@ should see. There are no facts if a graph does not say which memory it writes.""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from vmapdbg.child.capture.view import PassView, values_of
@@ -27,27 +26,13 @@ class Unclear(Exception):
     """A graph does not say which memory it writes."""
 
 
-@dataclass
 class MemoryOrder:
     """The facts about a schedule, by the number of the compute kernel: the numbers of the arguments that it reads at a
     wrong time, their buffers not yet named; the id of the BUFFER or PARAM that it writes without an assign."""
 
-    wrong_times: dict[int, dict[int, WrongTime]] = field(default_factory=dict[int, dict[int, WrongTime]])
-    overwrites: dict[int, int] = field(default_factory=dict[int, int])
-
-
-def find_order(view: PassView) -> MemoryOrder:
-    """Returns the facts about the schedule of a run of the pass."""
-    try:
-        return _OrderFinder(view).find()
-    except Unclear:
-        return MemoryOrder()
-
-
-class _OrderFinder:
-    """Compares the graph before it was scheduled with the order of the launches."""
-
     def __init__(self, view: PassView):
+        self.wrong_times: dict[int, dict[int, WrongTime]] = {}
+        self.overwrites: dict[int, int] = {}
         self.view = view
         self.numbers = number_kernels(view.launches)  # the number of each launch's compute kernel, None for a copy
         self.leaves: dict[Any, UOp] = {}  # memory from before the schedule -> its node
@@ -56,7 +41,14 @@ class _OrderFinder:
         # the nodes whose launch runs once
         self.once = {node for node, index in self.writers.items() if view.launches[index].count == 1}
 
-    def find(self) -> MemoryOrder:
+    def find(self) -> None:
+        """Compares the graph before it was scheduled with the order of the launches."""
+        try:
+            self._find()
+        except Unclear:
+            self.wrong_times, self.overwrites = {}, {}
+
+    def _find(self) -> None:
         for u in self.view.passed.toposort:
             if u.op.name in _UNKNOWN:
                 raise Unclear
@@ -66,18 +58,16 @@ class _OrderFinder:
                 self.leaves[_memory_key(u)] = u
             elif u.op.name in STORES:
                 self.writes.setdefault(_memory_key(_memory_of(u.src[0])), set()).add(u)
-        found = MemoryOrder()
         for index, launch in enumerate(self.view.launches):
             number = self.numbers[index]
             if number is None or not launch.buffers:
                 continue
             memory = _memory_key(launch.buffers[0])
             if memory in self.leaves and memory not in self.writes:
-                found.overwrites[number] = self.view.ids[self.leaves[memory]]
+                self.overwrites[number] = self.view.ids[self.leaves[memory]]
             wrong_times = dict(self._find_wrong_times(index, launch))
             if wrong_times:
-                found.wrong_times[number] = wrong_times
-        return found
+                self.wrong_times[number] = wrong_times
 
     def _find_wrong_times(self, index: int, launch: Launch) -> Iterator[tuple[int, WrongTime]]:
         if launch.node is None or launch.count != 1:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from vmapdbg.child.listen.records import DecisionRecord, Launch, PassRecord, UOp, group_launches
+from vmapdbg.child.listen.records import DecisionRecord, Launch, PassRecord, UOp, group_launches, number_kernels
 from vmapdbg.child.listen.releases import INDICES
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.reach import find_outside
@@ -34,6 +34,7 @@ class PassView:
         self._names: dict[UOp, str] = {}
         self.find_outside = functools.cache(find_outside)  # thousands of nodes share few index expressions
         self.ids = {u: number for number, u in enumerate(list_nodes(passed))}
+        self.numbers = number_kernels(passed.kernels)  # of the compute kernel of each launch of the pass
         self.launches = list(self._join_launches())
 
     # *** ranges

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -48,18 +48,21 @@ _SEARCHED = 2  # so many innermost functions are searched for nodes in their var
 _VIEWS = RESHAPING | {"AFTER", "INDEX", "STORE", "END", *STAGE_OPS}  # these ops only read a value, or store it
 
 
-@dataclass(eq=False)
 class KnownNodes:
-    """The nodes of a run of a pass, for schedule number `schedule`; nothing is known without arguments. `held` maps a
-    BUFFER to the node whose value it has, `following` a UOp to the UOp that rewrites made it from."""
+    """The nodes of a run of a pass (None: the graph was refused), for schedule number `schedule`; nothing is known
+    without arguments. `following` maps a UOp to the UOp that rewrites made it from."""
 
-    schedule: int | None = None
-    ids: Mapping[UOp, int] = field(default_factory=dict)
-    held: Mapping[UOp, UOp] = field(default_factory=dict)
-    following: Mapping[UOp, UOp] = field(default_factory=dict)
-    asts: Sequence[UOp] = ()  # of the compute kernels
+    def __init__(
+        self, schedule: int | None = None, passed: Any = None, following: Mapping[UOp, UOp] | None = None
+    ) -> None:
+        self.schedule, self.following = schedule, following or {}
+        self.ids, self.asts, self.held = dict[UOp, int](), list[UOp](), dict[UOp, UOp]()
+        if passed is not None:
+            from vmapdbg.child.capture.view import PassView
 
-    def __post_init__(self) -> None:
+            view = PassView(passed)
+            self.ids, self.held = view.ids, passed.held
+            self.asts += (launch.ast for launch in view.launches if launch.is_compute)
         self._by_tag = {tag: u for u in self.ids for tag in _tags_of(u)}
 
     def find(self, u: UOp) -> int | None:
@@ -88,18 +91,7 @@ def read_nodes(recorder: Any) -> KnownNodes:
     schedules = recorder.schedules
     if not schedules:
         return KnownNodes()
-    return list_known(len(schedules) - 1, schedules[-1].passed, recorder.origin)
-
-
-def list_known(number: int, passed: Any, origin: Mapping[UOp, UOp]) -> KnownNodes:
-    """Returns the nodes of schedule `number`. `passed` is None if the graph was refused; `origin`: see `following`."""
-    from vmapdbg.child.capture.view import PassView
-
-    if passed is None:
-        return KnownNodes(number)
-    view = PassView(passed)
-    asts = [launch.ast for launch in view.launches if launch.is_compute]
-    return KnownNodes(number, view.ids, passed.held, origin, asts)
+    return KnownNodes(len(schedules) - 1, schedules[-1].passed, recorder.origin)
 
 
 def explain_error(error: BaseException, nodes: KnownNodes, line: str | None = None) -> SnippetError:

@@ -16,7 +16,7 @@ from vmapdbg.check import result
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
 from vmapdbg.child.evidence.loop_packer import LoopPacker
 from vmapdbg.child.evidence.packer import UNEXPECTED, CannotPack, find_argument_sizes
-from vmapdbg.child.failures.diagnose import KnownNodes, list_known
+from vmapdbg.child.failures.diagnose import KnownNodes
 from vmapdbg.child.failures.endless import Watcher
 from vmapdbg.child.listen.releases import find_inputs
 from vmapdbg.child.passes.codegen import CodegenPath, find_codegen_path
@@ -272,7 +272,7 @@ def main() -> None:
     for one in getattr(mode.collector, "followed", []):
         if one.schedule >= 0 and request.schedule in (None, one.schedule):
             passed = mode.recorder.schedules[one.schedule].passed
-            chosen.append((one, list_known(one.schedule, passed, one.origin)))
+            chosen.append((one, KnownNodes(one.schedule, passed, one.origin)))
     capture = mode.build(error)
     watcher.stop()
     if request.subject is not None:
