@@ -236,10 +236,8 @@ class Listener(_state.Nobody):
     def split_left_out(self, reduce: UOp, whole: Any) -> None:
         self.left.append((reduce, whole))
 
-    def pass_starts(
-        self, tsink: UOp, toposort: dict[UOp, None], consumers: Any, context: Any, scope_ranges: Any
-    ) -> None:
-        self.graph = toposort
+    def pass_starts(self, tsink: UOp, context: Any, scope_ranges: Any) -> None:
+        self.graph = tsink.toposort()
 
 
 @pytest.fixture

@@ -226,7 +226,7 @@ def run_rangeify(tsink:UOp, debug:bool=False) -> tuple[UOp, IndexingContext]:
     if not attempt.realize_points and not _state.observer.listens: return apply_rangeify(tsink, ctx), ctx
     attempt.ctx = ctx = VmapContext()
     for noted in (attempt.fused, attempt.refused, attempt.local_ranges, attempt.row_values): noted.clear()
-  _state.observer.pass_starts(tsink, toposort, consumers, ctx, scope_ranges)
+  _state.observer.pass_starts(tsink, ctx, scope_ranges)
   walk()
   return apply_rangeify(tsink, ctx), ctx
 

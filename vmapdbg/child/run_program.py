@@ -123,14 +123,9 @@ class Linter(ScheduleFeed):
         super().__init__()
         self.output, self.target = folder / f"{os.getpid()}.jsonl", target
         self.seen: set[bytes] = set()
-        self.launches = 0  # of all schedules that were linted
+        self.linted = 0  # launches of all schedules that were linted
+        self.tally.count_recorded = lambda: self.linted
         self._launches: dict[bytes, int] = {}  # by the key of tinygrad's schedule cache
-
-    def mark(self) -> int:
-        return self.launches
-
-    def count_since(self, place: int) -> int:
-        return self.launches - place
 
     def made(self, schedule: ScheduleRecord, passed: PassRecord, is_whole: bool) -> None:
         linted = self.lint(schedule, passed)
@@ -139,7 +134,7 @@ class Linter(ScheduleFeed):
         append_line(self.output, linted)
 
     def asked_again(self, schedule: ScheduleRecord) -> None:
-        self.launches += self._launches.get(schedule.key, 0)
+        self.linted += self._launches.get(schedule.key, 0)
 
     def lint(self, schedule: ScheduleRecord, passed: PassRecord) -> LintedSchedule:
         kernels = {launch.ast.key for launch in passed.kernels if launch.is_compute}

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from vmapdbg.child.failures.snippet_end import Shadow, explain_exit, report_erro
 from vmapdbg.child.listen import hooks
 from vmapdbg.child.listen.allocations import Allocations
 from vmapdbg.child.listen.guard import leaving_out
+from vmapdbg.child.listen.launches import list_arguments
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.records import find_passes
 from vmapdbg.child.listen.releases import is_computed, schedule_tensors
@@ -47,7 +48,6 @@ class Mode:
     def __init__(self, request: Request):
         self.request, self.job = request, request.job
         self.recorder = Recorder()
-        self.recorder.is_strict = self.job.patches is not None
         if self.job.choices:
             from vmapdbg.child.capture.schedule import make_choices
 
@@ -81,10 +81,15 @@ class Mode:
         if self.request.evidence is not None:
             from vmapdbg.child.evidence.collector import Collector
 
+<<<<<<< HEAD
             with self.recorder.leaving_out("the values that check compares"):
                 collector = (self.collector_kind or Collector)(
                     Path(self.request.evidence), self.recorder, self.job.gradients
                 )
+=======
+            with leaving_out("the values that check compares"):
+                collector = (self.collector_kind or Collector)(Path(self.request.evidence), self.recorder)
+>>>>>>> 85d4b62d (listen: one guard and one start of a pass for all tinygrads, no cache of deciding code)
                 collector.watch(module)
                 self.collector = collector
         if self.job.is_compared:
@@ -92,12 +97,12 @@ class Mode:
         if self.job.measured:
             hold_beam()
         if self.allocations is not None:
-            with self.recorder.leaving_out("the peak of the memory"):
+            with leaving_out("the peak of the memory"):
                 self.allocations.watch(module)
         if self.job.values:
-            with self.recorder.leaving_out("values of realized tensors"):
+            with leaving_out("values of realized tensors"):
                 note_values(module, self.recorder)
-        with self.recorder.leaving_out("launches"):
+        with leaving_out("launches"):
             if self.stopwatch is not None:
                 self.stopwatch.watch(module)
             if self.shadow is not None:
@@ -226,7 +231,10 @@ def run_snippet(request: Request, recorder: Recorder) -> model.SnippetError | No
     main_module.__builtins__ = __builtins__  # type: ignore[attr-defined]
     sys.modules["__main__"] = main_module
     sys.argv = [job.typed or job.snippet, *job.arguments]
-    set_path(job.folder, request.tinygrad)
+    # as Python does, but behind the request's tree if the folder has another tinygrad
+    sys.path.insert(0, str(job.folder))
+    if request.tinygrad and (job.folder / "tinygrad").is_dir():
+        sys.path.insert(0, request.tinygrad)
     depth = sys.getrecursionlimit()
     try:
         code = compile(read_snippet(job.snippet, job.edits), job.snippet, "exec")
@@ -234,7 +242,7 @@ def run_snippet(request: Request, recorder: Recorder) -> model.SnippetError | No
             exec(code, main_module.__dict__)
         finally:
             sys.setrecursionlimit(max(depth, sys.getrecursionlimit()))  # what follows is no part of the program
-            hooks.restore_modules()
+            overlay.tinygrad_finder().listener.restore_modules()
         if "tinygrad" in sys.modules:
             # a program that runs something has its own peak
             is_idle = job.memory and not recorder.tally.seen["launches"]
@@ -258,7 +266,8 @@ def schedule_lazy(values: Sequence[Any], realize: bool, missing: list[str] | Non
     from tinygrad.tensor import Tensor
 
     lazy = []
-    for t in dict.fromkeys(list_tensors(values, Tensor)):
+    tensors = (value for _, value in list_arguments(values, {}) if issubclass(type(value), Tensor))
+    for t in dict.fromkeys(tensors):
         try:
             if t.uop._shape is not None and not is_computed(t) and not t.uop.ranges:
                 lazy.append(t)
@@ -273,31 +282,6 @@ def schedule_lazy(values: Sequence[Any], realize: bool, missing: list[str] | Non
         ends[0].realize(*ends[1:])
     elif ends:
         schedule_tensors(ends)
-
-
-def list_tensors(values: Sequence[Any], kind: type) -> Iterator[Any]:
-    """Yields the Tensors among some values, and in lists, tuples and dicts of them."""
-    opened: set[int] = set()  # a container may contain itself
-    waiting = list(reversed(values))
-    while waiting:
-        value = waiting.pop()
-        # isinstance may run code of the value
-        if issubclass(type(value), kind):
-            yield value
-        elif id(value) in opened:
-            continue
-        elif type(value) is dict:
-            waiting += reversed(value.values())
-        elif issubclass(type(value), (list, tuple)):
-            waiting += reversed(value)
-        opened.add(id(value))
-
-
-def set_path(folder: Path, tree: str) -> None:
-    """Puts the snippet's folder first, as Python does, but behind the request's tree if it has another tinygrad."""
-    sys.path.insert(0, str(folder))
-    if tree and (folder / "tinygrad").is_dir():
-        sys.path.insert(0, tree)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import ast
 import functools
 import linecache
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, is_dataclass
 from types import FrameType
 from typing import Any, Literal
@@ -211,16 +211,15 @@ class Deciding:
 _known: dict[str, dict[tuple[int, str], Deciding]] = {}  # file -> (first line, name) of a function -> the function
 
 
-def instrument(source: str | bytes, filename: str) -> tuple[ast.Module, list[Deciding]]:
-    """Returns a module's tree whose deciding functions keep what they see, and these functions. Raises SyntaxError."""
+def instrument(source: str | bytes, filename: str) -> ast.Module | None:
+    """Returns a module's tree whose deciding functions keep what they see, None if it has none; `deciding_of` knows
+    them from then on. Raises SyntaxError."""
     tree = ast.parse(source, filename)
-    rewritten = [rewrite_function(function, kind) for function, kind in find_deciding(tree).items()]
-    return ast.fix_missing_locations(tree), rewritten
-
-
-def know(filename: str, functions: Sequence[Deciding]) -> None:
-    """Has `deciding_of` find the deciding functions of a file."""
-    _known[filename] = {(function.line, function.name): function for function in functions}
+    known = _known[filename] = {}
+    for function, kind in find_deciding(tree).items():
+        rewritten = rewrite_function(function, kind)
+        known[rewritten.line, rewritten.name] = rewritten
+    return ast.fix_missing_locations(tree) if known else None
 
 
 def rewrite_function(function: Function, kind: Kind) -> Deciding:

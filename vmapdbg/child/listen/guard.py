@@ -12,7 +12,7 @@ from typing import Any
 
 from vmapdbg.install.overlay import OverlayError, load_patching
 
-_missing: list[str] = []  # the lines of the recorder that listens now
+_missing: list[str] = []  # the lines of the last recorder
 
 
 def report_to(missing: list[str]) -> None:
@@ -31,45 +31,33 @@ def leave_out(part: str, error: Exception) -> str:
     return line
 
 
-class _Stock:
-    """tinygrad's function in one call of ours: keeps whether it was called, and its result or error."""
-
-    def __init__(self, stock: Callable[..., Any]):
-        self.stock = stock
-        self.is_called = False
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.is_called, self.error = True, None
-        try:
-            self.result = self.stock(*args, **kwargs)
-        except BaseException as error:
-            self.error = error
-            raise
-        return self.result
-
-
 def guard(part: str, around: Callable[..., Any]) -> Callable[..., Any]:
     """Returns `around`, which gets tinygrad's function and its arguments, so that it never raises an error of ours."""
 
     def guarded(stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        run = _Stock(stock)
-        try:
-            return around(run, *args, **kwargs)
-        except Exception as error:
-            if error is run.error or isinstance(error, OverlayError):
-                run.error = None  # else the frames would keep the program's tensors
-                raise
-            leave_out(part, error)
-        if not run.is_called:
-            return stock(*args, **kwargs)
-        if run.error is not None:
+        results, errors = list[Any](), list[BaseException]()  # of the last call of tinygrad's function
+
+        def run(*given: Any, **options: Any) -> Any:
+            errors.clear()
             try:
-                raise run.error
-            finally:
-                run.error = None
-        return run.result
+                results[:] = [stock(*given, **options)]
+            except BaseException as error:
+                errors.append(error)
+                raise
+            return results[0]
+
+        try:
+            try:
+                return around(run, *args, **kwargs)
+            except Exception as error:
+                if error in errors or isinstance(error, OverlayError):
+                    raise
+                leave_out(part, error)
+            if errors:
+                raise errors[0]
+            return results[0] if results else stock(*args, **kwargs)
+        finally:
+            errors.clear()  # else the frames would keep the program's tensors
 
     return guarded
 

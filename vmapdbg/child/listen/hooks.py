@@ -12,9 +12,8 @@ from itertools import islice
 from types import CodeType, ModuleType, SimpleNamespace
 from typing import Any
 
-from vmapdbg.child.listen.deciding_code import compile_deciding
-from vmapdbg.child.listen.decisions import RETURNED
-from vmapdbg.child.listen.guard import Watched, leaving_out, put_after, put_around, report_to, setting
+from vmapdbg.child.listen.decisions import RETURNED, instrument
+from vmapdbg.child.listen.guard import Watched, leaving_out, put_after, put_around, setting
 from vmapdbg.child.listen.launches import SCHEDULE_MAKERS, jit_class
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.releases import CREATORS
@@ -36,13 +35,6 @@ _NO_DECISION = frozenset({"DEBUG", "DEBUG_RANGEIFY", "VIZ", "SPEC", "PROFILE", "
 _ELSEWHERE = ("tinygrad.runtime", "tinygrad.renderer", "tinygrad.nn", "tinygrad.apps", "tinygrad.viz", "tinygrad.llm")
 
 
-def restore_modules() -> None:
-    """Puts the tinygrad that the hooks know back into `sys.modules`, if the program has removed or replaced it."""
-    listener = tinygrad_finder().listener
-    if isinstance(listener, _Hooks):
-        listener.restore_modules()
-
-
 def start(
     recorder: Recorder, tensor_ready: Callable[[ModuleType], object] = lambda module: None, records: bool = True
 ) -> None:
@@ -52,9 +44,9 @@ def start(
         raise RuntimeError("tinygrad is imported already: what it decides cannot be observed any more")
     # `Tensor.realize` is wrapped with code of the overlay's folder, with the overlay or without
     set_internal_folders(str(overlay_dir()))
-    report_to(recorder.missing)
-    waiting = SimpleNamespace(wants="tinygrad.tensor".__eq__, compile=lambda *_: None, ready=tensor_ready)
-    tinygrad_finder().listener = _Hooks(recorder, tensor_ready) if records else waiting
+    waiting: dict[str, Any] = {"compile": lambda *_: None, "ready": tensor_ready, "restore_modules": lambda: None}
+    without_records = SimpleNamespace(wants="tinygrad.tensor".__eq__, **waiting)
+    tinygrad_finder().listener = _Hooks(recorder, tensor_ready) if records else without_records
     if is_installed():
         get_state().observer = recorder
 
@@ -110,7 +102,8 @@ class _Hooks:
         setattr(module, RETURNED, self.recorder.returned)
         source: Any = loader
         with leaving_out("reasons of the scheduler"):
-            return compile_deciding(source.get_data(file), file)
+            tree = instrument(source.get_data(file), file)
+            return tree and compile(tree, file, "exec", dont_inherit=True)
         return None
 
     def ready(self, module: ModuleType) -> None:
@@ -129,7 +122,7 @@ class _Hooks:
         new = vars(module).keys() - self._put
         for name in new & self._hooks.keys():
             hook, part = self._hooks[name]
-            with self.recorder.leaving_out(part or name):
+            with leaving_out(part or name):
                 hook(module)
         for name in new & set(_INTERNAL):
             around = functools.partial(self._on_internal, is_first=name in _FIRST, is_lowering=name in _LOWERING)
@@ -138,10 +131,10 @@ class _Hooks:
         if module.__name__ == "tinygrad.tensor":
             for name, (_, part) in self._hooks.items():
                 if part and name not in self._put:
-                    self.recorder.leave_out(part, f"this tinygrad has no {name}")
+                    self.recorder.missing.append(f"{part}: this tinygrad has no {name}")
             if self._put.isdisjoint(CREATORS):
-                self.recorder.leave_out("the kernels of a schedule", f"this tinygrad has no {CREATORS[0]}")
-            with self.recorder.leaving_out("user's lines"):
+                self.recorder.missing.append(f"the kernels of a schedule: this tinygrad has no {CREATORS[0]}")
+            with leaving_out("user's lines"):
                 self.recorder.lines.begin()
             self.tensor_ready(module)
 
@@ -163,6 +156,7 @@ class _Hooks:
             get_state().observer = get_state().nobody
 
     def restore_modules(self) -> None:
+        """Puts the tinygrad that was watched back into `sys.modules`, if the program has removed or replaced it."""
         if all(sys.modules.get(name) is module for name, module in self._modules.items()):
             return
         for name in [name for name in sys.modules if name.partition(".")[0] in ("tinygrad", OVERLAY_PACKAGE)]:
@@ -250,7 +244,7 @@ class _Hooks:
 
         def on_pass(run: Callable[..., Any], tsink: Any, *args: Any, **kwargs: Any) -> Any:
             if not reports_itself:
-                self.recorder.stock_pass_starts(tsink)
+                self.recorder.pass_starts(tsink)
             result = run(tsink, *args, **kwargs)
             self.recorder.pass_ends()
             return result

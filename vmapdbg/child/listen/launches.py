@@ -207,13 +207,20 @@ def _linear_of(program: Any) -> Sequence[UOp]:
     return next((part.src for part in getattr(program, "src", ()) if part.op.name == "LINEAR"), ())
 
 
-def list_arguments(arguments: Sequence[Any], options: Mapping[str, Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yields (path, value) for a call's arguments and items in them: (0,), (name,), (0, index or key, ...)."""
+def list_arguments(
+    arguments: Sequence[Any], options: Mapping[str, Any], around: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yields (path, value) for a call's arguments and items in them: (0,), (name,), (0, index or key, ...). `around`
+    has the ids of the containers around them: one may contain itself."""
     for key, value in (*enumerate(arguments), *options.items()):
-        if isinstance(value, (list, tuple)):
-            found = list_arguments(value, {})
-        elif isinstance(value, dict):
-            found = list_arguments((), value)
+        kind: Any = type(value)  # isinstance may run code of the value
+        inside = (*around, id(value))
+        if id(value) in around:
+            continue
+        if issubclass(kind, (list, tuple)):
+            found = list_arguments(value, {}, inside)
+        elif issubclass(kind, dict):
+            found = list_arguments((), value, inside)
         else:
             found = [((), value)]
         for path, item in found:

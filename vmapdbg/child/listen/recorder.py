@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vmapdbg.child.listen import guard
@@ -14,7 +13,6 @@ from vmapdbg.child.listen.records import SCOPES, PassRecord, ScheduleRecord, UOp
 from vmapdbg.child.listen.releases import is_whole
 from vmapdbg.child.listen.tally import Tally
 from vmapdbg.child.listen.user_lines import UserLines, find_user_line
-from vmapdbg.install.overlay import OverlayError
 
 
 class Recorder:
@@ -29,9 +27,10 @@ class Recorder:
         self.choose: Callable[[PassRecord, int], str | None] = lambda passed, schedule: None
         self.schedules: list[ScheduleRecord] = []
         self.missing: list[str] = []
-        self.is_strict = False  # with the overlay a part that cannot be observed is an error: the release is known
+        guard.report_to(self.missing)
         self.lines = UserLines()
-        self.tally = Tally(self.mark, self.count_since)
+        self.launches = 0  # of all schedules that were recorded
+        self.tally = Tally(lambda: self.launches)
         self.switches: dict[str, Any] = {}  # the scheduler's switches, each with a `value`
         self._by_key: dict[bytes, PassRecord] = {}
         self._pass: PassRecorder | None = None
@@ -39,34 +38,10 @@ class Recorder:
         self._unsplit: dict[UOp, Any] = {}
         self.is_paused = False  # only the user's lines are recorded, as while the overlay tries something out
 
-    def mark(self) -> int:
-        """Returns a place among the schedules, for `count_since`."""
-        return len(self.schedules)
-
-    def count_since(self, place: int) -> int:
-        """Returns how many kernels and copies the schedules launch that were recorded since a place."""
-        return sum(count_launches(schedule.passed) for schedule in self.schedules[place:])
-
     @property
     def current(self) -> PassRecorder | None:
         """The current pass, None while the recorder is paused."""
         return None if self.is_paused else self._pass
-
-    def leave_out(self, part: str, why: object) -> None:
-        """Notes that a part of tinygrad cannot be observed. Raises OverlayError if the recorder is strict."""
-        if self.is_strict:
-            raise OverlayError(str(why))
-        self.missing.append(f"{part}: {why}")
-
-    @contextmanager
-    def leaving_out(self, part: str) -> Iterator[None]:
-        """Leaves out a part if a hook in the block does not fit. Raises OverlayError if the recorder is strict."""
-        try:
-            yield
-        except OverlayError:
-            raise
-        except Exception as error:
-            self.leave_out(part, error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}")
 
     @property
     def origin(self) -> Mapping[UOp, UOp]:
@@ -93,6 +68,7 @@ class Recorder:
         if not cached:
             return
         schedule.passed = self._by_key.get(key)
+        self.launches += count_launches(schedule.passed)
         if schedule.passed is not None:
             now, then = self._read_settings(), schedule.passed.settings
             schedule.not_in_key = {name: (then.get(name), v) for name, v in now.items() if then.get(name) != v}
@@ -101,7 +77,7 @@ class Recorder:
         """Begins a pass whose function is not known, on the graph from which ranges are made."""
         self._graph = None
         if graph is not None:
-            self.stock_pass_starts(graph, is_derived=True)
+            self.pass_starts(graph, is_derived=True)
 
     @property
     def _is_open(self) -> bool:
@@ -110,25 +86,28 @@ class Recorder:
             return False
         return not self.schedules[-1].cached and self.schedules[-1].passed is None
 
-    def stock_pass_starts(self, tsink: UOp, is_derived: bool = False) -> None:
-        """The rangeify pass of stock tinygrad runs on the graph of `tsink`."""
+    @guard.leaving_out("the schedules")
+    def pass_starts(
+        self, tsink: UOp, context: Any = None, scope_ranges: frozenset[UOp] | None = None, is_derived: bool = False
+    ) -> None:
+        """The rangeify pass runs on the graph of `tsink`, for the schedule that was asked for last. The overlay gives
+        its IndexingContext and the RANGEs of vmap scopes."""
+        unsplit, self._unsplit = self._unsplit, {}
+        if self.is_paused:
+            return
+        if self._pass is not None and self._pass.record.is_derived:
+            self.schedules[-1].passed = None  # the function of the pass is known after all
         toposort = tsink.toposort(is_outside_kernels)
-        scope_ranges = frozenset(r for u in toposort if u.op.name in SCOPES for r in u.src[1:] if r.op.name == "RANGE")
+        if scope_ranges is None:
+            scopes = [u for u in toposort if u.op.name in SCOPES]
+            scope_ranges = frozenset(r for u in scopes for r in u.src[1:] if r.op.name == "RANGE")
         consumers: dict[UOp, dict[UOp, None]] = {u: {} for u in toposort}
         for consumer in toposort:
             for source in consumer.src:
                 if source in consumers:
                     consumers[source][consumer] = None
-        self._begin(PassRecord(tsink, toposort, consumers, scope_ranges=scope_ranges, is_derived=is_derived))
-
-    @guard.leaving_out("the schedules")
-    def _begin(self, passed: PassRecord) -> None:
-        """A pass starts: it belongs to the schedule that was asked for last."""
-        if self.is_paused:
-            return
-        if self._pass is not None and self._pass.record.is_derived:
-            self.schedules[-1].passed = None  # the function of the pass is known after all
-        passed.settings = self._read_settings()
+        passed = PassRecord(tsink, toposort, consumers, scope_ranges=scope_ranges, is_derived=is_derived)
+        passed.unsplit, passed.settings = unsplit, self._read_settings()
         passed.ambient = find_ambient(passed.toposort, passed.scope_ranges)
         passed.origins = self.lines.find_origins(passed.toposort, passed.consumers)
         if not self.schedules or self.schedules[-1].cached or self.schedules[-1].passed is not None:
@@ -139,6 +118,8 @@ class Recorder:
         missing = self.choose(passed, len(self.schedules) - 1)
         if missing is not None:
             self.missing.append(missing)
+        if context is not None:
+            self.context_made(context)
 
     @guard.leaving_out("reasons of realized nodes")
     def context_made(self, context: Any) -> None:
@@ -187,6 +168,7 @@ class Recorder:
         if self.current is not None:
             self.current.record.end = "scheduled"
             self.current.end(graph, created)
+            self.launches += count_launches(self.current.record)
             self._pass = None
 
     def schedule_failed(self) -> None:
@@ -195,21 +177,6 @@ class Recorder:
             self.current.record.end = "failed"
 
     # *** what the overlay reports: only what it alone knows
-
-    @guard.leaving_out("the schedules")
-    def pass_starts(
-        self,
-        tsink: UOp,
-        toposort: dict[UOp, None],
-        consumers: dict[UOp, dict[UOp, None]],
-        context: Any,
-        scope_ranges: frozenset[UOp],
-    ) -> None:
-        """The rangeify pass runs on the graph of `tsink`, with its IndexingContext and the RANGEs of vmap scopes."""
-        passed = PassRecord(tsink, toposort, consumers, scope_ranges=scope_ranges)
-        passed.unsplit, self._unsplit = self._unsplit, {}
-        self._begin(passed)
-        self.context_made(context)
 
     def pass_repeats(self) -> None:
         """The pass that was reported last was an attempt: the stages run again."""

@@ -12,11 +12,11 @@ from vmapdbg.model.account import Account, Counted, Left
 
 
 class Tally:
-    """What happened so far. `inside` counts running calls of `Tensor.realize` and captured calls. `mark` returns a
-    place among the recorded schedules, `count_since` the launches of schedules since a place."""
+    """What happened so far. `inside` counts running calls of `Tensor.realize` and captured calls. `count_recorded`
+    returns how many launches the schedules have that were recorded so far."""
 
-    def __init__(self, mark: Callable[[], int], count_since: Callable[[int], int]) -> None:
-        self.mark, self.count_since = mark, count_since
+    def __init__(self, count_recorded: Callable[[], int]) -> None:
+        self.count_recorded = count_recorded
         self.seen: Counter[Counted] = Counter()
         self.shown = 0  # launches of calls of `Tensor.realize` that recorded schedules have
         self.inside = 0
@@ -87,7 +87,7 @@ class Tally:
         """Runs a function, and counts its launches as `what`."""
         self.seen["other launches" if not self.inside else "launches"] += self.count_launches()
         self.inside += 1
-        first = self.mark()
+        before = self.count_recorded()
         self.publish()
         try:
             return run(*arguments, **options)
@@ -96,5 +96,5 @@ class Tally:
             ran = self.count_launches()
             if what is not None:
                 self.seen[what] += ran
-                self.shown += min(ran, self.count_since(first))
+                self.shown += min(ran, self.count_recorded() - before)
             self.publish()

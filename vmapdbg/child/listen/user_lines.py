@@ -41,14 +41,7 @@ _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>
 Consumers = Mapping[UOp, Mapping[UOp, Any]]
 
 
-def _find_working() -> str:
-    try:
-        return os.path.join(os.getcwd(), "")
-    except FileNotFoundError:
-        return os.sep  # it has been deleted
-
-
-_WORKING = _find_working()  # the folder where the program was started, with a separator at the end
+_WORKING = os.path.join(os.getcwd(), "")  # the folder where the program was started, with a separator at the end
 
 
 def name_function(qualified: str) -> str:
@@ -251,12 +244,7 @@ class UserLines:
         """Returns where a UOp was made; None for a UOp of several lines (a constant)."""
         if uop.op.name in _SHARED or str(uop.dtype).endswith(_INDEX_TYPES):
             return None
-        origin = self.followed.get(uop) or uop.__dict__.get(_ORIGIN)
-        if origin is not None:
-            return origin
-        # tinygrad's own note, which releases up to 0.13 keep under TRACEMETA=2
-        notes = getattr(uop, "metadata", None) or ()
-        return next((Origin(note.caller, note.name) for note in notes if getattr(note, "caller", "")), None)
+        return self.followed.get(uop) or uop.__dict__.get(_ORIGIN)
 
     def find_origins(self, toposort: Mapping[UOp, Any], consumers: Consumers) -> dict[UOp, Origin]:
         """Maps each node to its origin. A node that tinygrad put in has the origin of its first consumer with one, else
