@@ -67,9 +67,10 @@ def reduce_job(
             interrupted = stopped
         before, after = count_lines(source), count_lines(smallest)
         head = f"Reduced from {job.snippet}: {before} lines to {after}, {judge.tried} programs tried."
-        shown_by = "check {}" if len(chosen) == 1 else f"bisect {{}} --by {shlex.quote(kind)}"
-        command = " ".join(["vmapdbg", shown_by.format(output or "FILE"), *jobs.spell_job_options(job)])
-        text = textwrap.indent(f"{head}\n{judge.describe()}\n{command}", "# ") + f"\n{smallest}"
+        command = ["vmapdbg check", str(output or "FILE"), *jobs.spell_job_options(job)]
+        if len(chosen) > 1:
+            command = ["vmapdbg bisect", command[1], "--by", shlex.quote(kind), *command[2:]]
+        text = textwrap.indent(f"{head}\n{judge.describe()}\n{' '.join(command)}", "# ") + f"\n{smallest}"
         if interrupted is None and not judge.shows(text):
             return _lose("the smallest program shows it, but not when it is run once more"), None
     return Reduced(text, None, before, after, judge.tried), interrupted

@@ -221,8 +221,7 @@ def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
         fill(attempt)
         if not has_package(attempt):
             raise TreeError(f"{name} holds no package tinygrad")
-        files = [file for file in attempt.rglob("*") if file.is_file()]
-        sizes = {str(file.relative_to(attempt)): file.stat().st_size for file in files}
+        sizes = {str(file.relative_to(attempt)): file.stat().st_size for file in attempt.rglob("*") if file.is_file()}
         (attempt / SIZES).write_text(json.dumps(sizes), encoding="utf-8")
         with contextlib.suppress(OSError):
             attempt.rename(entry)

@@ -56,6 +56,8 @@ def read_line(place: str | None, sources: Mapping[str, str] | None) -> str:
         return ""
     if sources is not None:
         return "".join(sources.get(name, "").splitlines()[number - 1 : number])
-    linecache.checkcache(name)
     # a FIFO or a device has no end
-    return linecache.getline(name, number) if Path(name).is_file() else ""
+    if not Path(name).is_file():
+        return ""
+    linecache.checkcache(name)
+    return linecache.getline(name, number)

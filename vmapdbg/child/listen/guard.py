@@ -55,7 +55,9 @@ def guard(part: str, around: Callable[..., Any]) -> Callable[..., Any]:
                 leave_out(part, error)
             if errors:
                 raise errors[0]
-            return results[0] if results else stock(*args, **kwargs)
+            if not results:
+                return stock(*args, **kwargs)
+            return results[0]
         finally:
             errors.clear()  # else the frames would keep the program's tensors
 

@@ -99,8 +99,8 @@ class Recorder:
             self.schedules[-1].passed = None  # the function of the pass is known after all
         toposort = tsink.toposort(is_outside_kernels)
         if scope_ranges is None:
-            scopes = [u for u in toposort if u.op.name in SCOPES]
-            scope_ranges = frozenset(r for u in scopes for r in u.src[1:] if r.op.name == "RANGE")
+            scoped = (r for u in toposort if u.op.name in SCOPES for r in u.src[1:] if r.op.name == "RANGE")
+            scope_ranges = frozenset(scoped)
         consumers: dict[UOp, dict[UOp, None]] = {u: {} for u in toposort}
         for consumer in toposort:
             for source in consumer.src:
