@@ -27,6 +27,7 @@ from vmapdbg.child.evidence.collector import Collector
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.values_and_times import note_values
 from vmapdbg.install import overlay
+from vmapdbg.install.overlay import OverlayError
 
 README = Path(__file__).parents[2] / "tinygrad" / "README.md"
 
@@ -238,6 +239,14 @@ def test_evidence_goes_without_what_has_another_shape(changed_name: str, tmp_pat
     recorder = Recorder()
     Collector(tmp_path, recorder).watch(broken_tensor(realize=tinygrad.Tensor.realize))
     assert any(f"{changed_name} is not what tinygrad 0.12.0 has there" in line for line in recorder.missing)
+
+
+def test_evidence_on_the_overlay_refuses_another_shape(changed_name: str, tmp_path: Path) -> None:
+    """The overlay knows its release, so `check` never compares less than it says."""
+    recorder = Recorder()
+    recorder.is_strict = True
+    with pytest.raises(OverlayError, match=f"{re.escape(changed_name)} is not what"):
+        Collector(tmp_path, recorder).watch(broken_tensor(realize=tinygrad.Tensor.realize))
 
 
 def test_a_rule_is_compiled_when_it_is_often_tried(monkeypatch: pytest.MonkeyPatch) -> None:

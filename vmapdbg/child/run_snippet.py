@@ -48,6 +48,7 @@ class Mode:
     def __init__(self, request: Request):
         self.request, self.job = request, request.job
         self.recorder = Recorder()
+        self.recorder.is_strict = self.job.patches is not None
         if self.job.choices:
             from vmapdbg.child.capture.schedule import make_choices
 
@@ -81,15 +82,10 @@ class Mode:
         if self.request.evidence is not None:
             from vmapdbg.child.evidence.collector import Collector
 
-<<<<<<< HEAD
             with self.recorder.leaving_out("the values that check compares"):
                 collector = (self.collector_kind or Collector)(
                     Path(self.request.evidence), self.recorder, self.job.gradients
                 )
-=======
-            with leaving_out("the values that check compares"):
-                collector = (self.collector_kind or Collector)(Path(self.request.evidence), self.recorder)
->>>>>>> 85d4b62d (listen: one guard and one start of a pass for all tinygrads, no cache of deciding code)
                 collector.watch(module)
                 self.collector = collector
         if self.job.is_compared:
@@ -97,12 +93,12 @@ class Mode:
         if self.job.measured:
             hold_beam()
         if self.allocations is not None:
-            with leaving_out("the peak of the memory"):
+            with self.recorder.leaving_out("the peak of the memory"):
                 self.allocations.watch(module)
         if self.job.values:
-            with leaving_out("values of realized tensors"):
+            with self.recorder.leaving_out("values of realized tensors"):
                 note_values(module, self.recorder)
-        with leaving_out("launches"):
+        with self.recorder.leaving_out("launches"):
             if self.stopwatch is not None:
                 self.stopwatch.watch(module)
             if self.shadow is not None:

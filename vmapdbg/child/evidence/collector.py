@@ -18,7 +18,7 @@ from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.tensor_calls import TensorCalls
 from vmapdbg.child.failures.diagnose import read_nodes
 from vmapdbg.child.failures.endless import EndlessRewrite
-from vmapdbg.child.listen.guard import leaving_out, watching
+from vmapdbg.child.listen.guard import watching
 from vmapdbg.child.listen.launches import (
     PlannedLaunch,
     list_written,
@@ -52,17 +52,17 @@ class Collector:
         with watching(_PART) as changes:
             changes.wrap(tensor_module.Tensor, "realize", self.on_realize, "self", "lst", "do_update_stats")
             self.tensors.declare(changes, tensor_module)
-        with leaving_out("the order of writes"), watching(_PART) as changes:
+        with self.recorder.leaving_out("the order of writes"), watching(_PART) as changes:
             self.order.declare(changes, tensor_module)
-        with leaving_out("memory that nothing has written"):
+        with self.recorder.leaving_out("memory that nothing has written"):
             watch_allocations()
         if self.with_gradients:
-            with leaving_out("gradients"):
+            with self.recorder.leaving_out("gradients"):
                 self.gradients.watch(tensor_module)
-        with leaving_out("the buffers between kernels"), watching(_PART) as changes:
+        with self.recorder.leaving_out("the buffers between kernels"), watching(_PART) as changes:
             watch_schedules(changes, tensor_module, self.on_schedule)
             watch_launches(changes, tensor_module, self)
-        with leaving_out("replays by TinyJit"), watching(_PART) as changes:
+        with self.recorder.leaving_out("replays by TinyJit"), watching(_PART) as changes:
             watch_replays(changes, self.replays.on_call, self.replays.on_replay, self.replays.on_prepare)
             watch_captures(changes, self.on_capture)
             watch_replacements(changes, tensor_module, self.on_replace)

@@ -13,14 +13,7 @@ from weakref import ref
 
 from vmapdbg.child.identity import IdentityMap
 from vmapdbg.child.listen.guard import watching
-from vmapdbg.child.listen.launches import (
-    LaunchWatcher,
-    PlannedLaunch,
-    list_captured,
-    watch_captures,
-    watch_launches,
-    watch_replays,
-)
+from vmapdbg.child.listen.launches import PlannedLaunch, list_captured, watch_captures, watch_launches, watch_replays
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.user_lines import find_user_file, find_user_line, name_function
 from vmapdbg.child.memory import name_dtype
@@ -109,7 +102,7 @@ class MemoryPart:
     call: int | None = None
 
 
-class Allocations(LaunchWatcher):
+class Allocations:
     """All memory that tinygrad allocates, on all devices: `GlobalCounters.mem_used`. The clock ticks when it changes,
     at each launch, and if Python reads a buffer; `levels` has it after each tick. Without a recorder that is all."""
 
@@ -207,6 +200,10 @@ class Allocations(LaunchWatcher):
         self._running = MemoryPart("", find_user_line(), len(self.levels), len(self.levels), schedule)
         if schedule is not None:
             self.parts.append(self._running)
+
+    def before(self, index: int, buffers: Sequence[Any]) -> None: ...
+
+    def fails(self, index: int) -> None: ...
 
     def after(self, index: int, buffers: Sequence[Any], uops: Sequence[Any]) -> None:
         self._add(self._running.line, self._places[index], self._list_uses(buffers))

@@ -122,7 +122,7 @@ class _Hooks:
         new = vars(module).keys() - self._put
         for name in new & self._hooks.keys():
             hook, part = self._hooks[name]
-            with leaving_out(part or name):
+            with self.recorder.leaving_out(part or name):
                 hook(module)
         for name in new & set(_INTERNAL):
             around = functools.partial(self._on_internal, is_first=name in _FIRST, is_lowering=name in _LOWERING)
@@ -134,7 +134,7 @@ class _Hooks:
                     self.recorder.missing.append(f"{part}: this tinygrad has no {name}")
             if self._put.isdisjoint(CREATORS):
                 self.recorder.missing.append(f"the kernels of a schedule: this tinygrad has no {CREATORS[0]}")
-            with leaving_out("user's lines"):
+            with self.recorder.leaving_out("user's lines"):
                 self.recorder.lines.begin()
             self.tensor_ready(module)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from vmapdbg.child.listen import guard
@@ -13,6 +14,7 @@ from vmapdbg.child.listen.records import SCOPES, PassRecord, ScheduleRecord, UOp
 from vmapdbg.child.listen.releases import is_whole
 from vmapdbg.child.listen.tally import Tally
 from vmapdbg.child.listen.user_lines import UserLines, find_user_line
+from vmapdbg.install.overlay import OverlayError
 
 
 class Recorder:
@@ -27,6 +29,7 @@ class Recorder:
         self.choose: Callable[[PassRecord, int], str | None] = lambda passed, schedule: None
         self.schedules: list[ScheduleRecord] = []
         self.missing: list[str] = []
+        self.is_strict = False  # with the overlay a part that cannot be observed is an error: the release is known
         guard.report_to(self.missing)
         self.lines = UserLines()
         self.launches = 0  # of all schedules that were recorded
@@ -42,6 +45,16 @@ class Recorder:
     def current(self) -> PassRecorder | None:
         """The current pass, None while the recorder is paused."""
         return None if self.is_paused else self._pass
+
+    @contextmanager
+    def leaving_out(self, part: str) -> Iterator[None]:
+        """Leaves out a part if a hook in the block does not fit. Raises OverlayError if the recorder is strict."""
+        try:
+            yield
+        except Exception as error:
+            if self.is_strict:
+                raise OverlayError(str(error)) from None
+            guard.leave_out(part, error)
 
     @property
     def origin(self) -> Mapping[UOp, UOp]:
