@@ -1,6 +1,5 @@
 """Prints, as JSON, what the neutral view says of the kernels of programs and what running it by hand stores (`said`).
-Also whether the linear programs compute what their ASTs say (`ran`): run whole by the PYTHON device of tinygrad, and
-once for some elements with loops fixed to the steps that write them.
+Also whether the tool computes the same of the ASTs and the linear programs as the PYTHON device of tinygrad (`ran`).
 
 python kernels.py TARGET PROGRAM...
 """
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from observed import compile_kernels
+from python_device import run_program
 
 from vmapdbg.model.ops import ARITHMETIC
 
@@ -75,51 +75,38 @@ def walk(value: Any) -> list[Any]:
     return [value, *(part for source in value.sources for part in walk(source))]
 
 
-MOST_STEPS = 20_000
-"""A longer program runs for some elements only."""
+MOST_TRIPS = 20_000
+"""The PYTHON device runs no longer program."""
 
 
-def compare(ast: Any, uops: Any) -> dict[str, Any]:
-    from vmapdbg.child.compare import kernel_rerun
-    from vmapdbg.child.evidence.evidence import KernelRun, WrittenBuffer
-    from vmapdbg.child.evidence.loop_packer import pack_kernel
-    from vmapdbg.child.program.linear_reader import read_linear, read_memories
-    from vmapdbg.child.program.programs import count_steps, keep_program
+def compare(ast: Any, uops: Any, trips: int) -> dict[str, Any]:
+    from vmapdbg.child.program.interpret import Interpreter, run_kernel
+    from vmapdbg.child.program.linear_reader import read_memories
     from vmapdbg.reference.arithmetic import load
-    from vmapdbg.reference.kernels import run_kernel
     from vmapdbg.values.numbers import Array, decode, encode
-    from vmapdbg.values.tolerance import make_tolerance
 
-    buffers = [buffer for buffer in read_memories(uops) if buffer.space == "global"]
     arguments: dict[int, Array] = {}
-    for buffer in buffers:
-        numbers = np.random.default_rng(buffer.slot).integers(0, 4, buffer.size)
-        arguments[buffer.slot] = encode(numbers, buffer.dtype)
-    out = next(buffer for buffer in buffers if buffer.slot == 0)
+    for buffer in read_memories(uops):
+        if buffer.space == "global":
+            numbers = np.random.default_rng(buffer.slot).integers(0, 4, buffer.size)
+            arguments[buffer.slot] = encode(numbers, buffer.dtype)
     contents = {number: load(array) for number, array in arguments.items()}
-    right = encode(run_kernel(pack_kernel(ast, {}), contents)[0].numbers, out.dtype)
-    count = max(arguments) + 1
-    names = tuple(str(slot) if slot in arguments else None for slot in range(count))
-    blobs = {str(slot): array.data for slot, array in arguments.items()}
-    run = KernelRun(None, names, None, "linear")
-    written = WrittenBuffer(1, 0, (0,), ((0, out.size),), out.dtype, out.size, "got", run=run)
-    tolerance = make_tolerance(out.dtype, 100, 100.0)
-    # all of it is wrong, so that as a graph it is computed for some of it
-    got = Array(bytes(byte ^ 0x55 for byte in right.data), out.dtype, right.shape)
-    wrong = kernel_rerun.WrongBuffer(written, got, right, (), tolerance, lambda found: None, blobs.__getitem__)  # type: ignore[arg-type,return-value]
-    said: dict[str, Any] = {"whole": True}
-    expected, program = decode(right), keep_program(uops, {})
-    for kind, most in (("whole", MOST_STEPS), ("parts", 0)):
-        if kind == "whole" and count_steps(read_linear(uops)) > most:
-            continue
-        kernel_rerun.MOST_STEPS = most
-        found, is_computed = kernel_rerun._run_linear(wrong, program)
-        said[kind] = bool(np.allclose(found[is_computed], expected[is_computed], rtol=1e-3, equal_nan=True))
-    said["computed"] = int(is_computed.sum())
+    by_ast = run_kernel(ast, 0, {}, contents)
+    by_program = Interpreter(contents, {}, uops).run_strictly(uops[-1], 0, np.ones(by_ast.size, np.bool_))
+    said = {"alike": bool(np.allclose(by_ast, by_program, rtol=1e-3, equal_nan=True)), "whole": None}
+    if trips < MOST_TRIPS:
+        memories = {number: bytearray(array.data) for number, array in arguments.items()}
+        run_program(uops, {}, memories)
+        right = decode(Array(bytes(memories[0]), arguments[0].dtype, arguments[0].shape))
+        said["whole"] = bool(np.allclose(by_program, right, rtol=1e-3, equal_nan=True))
     return said
 
 
 if __name__ == "__main__":
     kernels = compile_kernels(sys.argv[1], sys.argv[2:])
-    said = [{"of": name, "said": describe(made), "ran": compare(ast, made.uops)} for name, ast, made in kernels]
-    print(json.dumps(said))
+    found = [(name, ast, made.uops, describe(made)) for name, ast, made in kernels]
+    print(
+        json.dumps(
+            [{"of": name, "said": said, "ran": compare(ast, uops, said["trips"])} for name, ast, uops, said in found]
+        )
+    )

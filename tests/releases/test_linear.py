@@ -16,8 +16,8 @@ SMALL = [HERE / "programs" / f"{name}.py" for name in NAMES]
 
 @pytest.mark.parametrize("target", ["c", "metal"])
 def test_the_view_is_what_the_kernel_does(release: str, target: str) -> None:
-    """tinygrad's PYTHON device computes the AST by the linear program, too, with vectors, gates and threads of a group:
-    whole, and with loops fixed to single steps."""
+    """The tool computes the same of the AST and of the linear program, with vectors, gates and threads of a group. If
+    the program is short, tinygrad's PYTHON device computes the same, too."""
     kernels = json.loads(run_on(release, HERE / "kernels.py", target, *SMALL, **NULL))
     assert len(kernels) > 15
     for kernel in kernels:
@@ -30,8 +30,10 @@ def test_the_view_is_what_the_kernel_does(release: str, target: str) -> None:
         assert said["outside"] == [], name
         assert said["open"] == [], name
         assert said["trips"] > 0, name
-        assert (ran["whole"], ran["parts"]) == (True, True), name
-        assert ran["computed"] > 1, name
+        assert ran["alike"], name
+    by_device = [kernel["ran"]["whole"] for kernel in kernels]
+    assert False not in by_device
+    assert by_device.count(True) > 5
 
 
 AT_A_VARIABLE = """

@@ -19,7 +19,7 @@ PatternRule = Literal[
 CheckedKind = Literal["output", "assigned", "input", "live", "unchosen", "pending", "other"]
 OrderKind = Literal["stale reader", "early reader"]
 Filling = Literal["zero", "nan"]
-Maker = Literal["scheduler", "lowering", "codegen", "compiler", "not-told"]
+Maker = Literal["scheduler", "lowering", "codegen", "compiler", "launch", "not-told"]
 NumberFaultKind = Literal["not-finite", "lost-digits", "unwritten"]
 PassStatus = Literal["right", "wrong", "unknown"]
 PassKind = Literal["rewrite", "order", "codegen", "run"]
@@ -194,7 +194,8 @@ class KernelFault:
 
     - `made_by`: `scheduler`, the kernel as scheduled is wrong; `codegen`, only the linear program is wrong; `compiler`,
       both are right, so the renderer, the compiler or the machine made the fault; `lowering`, one of the latter two,
-      because the linear program could not be run; `not-told`, unknown.
+      because the linear program could not be run; `launch`, all are right, but the kernel got its buffers in another
+      order than the scheduler gave it; `not-told`, unknown.
     - `is_same`: the kernel or program gives the same wrong values.
     - `reason`: why `made_by` is unknown; how the linear program is wrong if it gives no values; or, for `compiler`, why
       the kernel as scheduled could not be run.

@@ -118,6 +118,8 @@ def describe_maker(fault: result.KernelFault) -> str:
     reason = format_known(" ({})", fault.reason)
     if fault.made_by == "not-told":
         return f"whether the scheduler made the fault is not known: {fault.reason}"
+    if fault.made_by == "launch":
+        return f"{_RIGHT} if its arguments are in the scheduler's order: it was launched with two of them exchanged"
     if fault.made_by == "lowering":
         return f"{_RIGHT}: code generation or the compiler made the fault{reason}"
     if fault.made_by == "codegen" and reason:

@@ -216,20 +216,6 @@ class Rounding:
         return settle(numbers, node.dtype)
 
 
-class Promoted(Rounding):
-    """Integers smaller than an int are computed as int, as C does: only a cast, and memory, make them small again."""
-
-    def carry(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
-        return numbers.astype(np.int32, copy=False) if _is_promoted(node) else super().carry(slot, node, numbers)
-
-    def finish(self, slot: int, node: OpNode, numbers: Numbers) -> Numbers:
-        return np.asarray(numbers, np.int32) if _is_promoted(node) else super().finish(slot, node, numbers)
-
-
-def _is_promoted(node: OpNode) -> bool:
-    return node.op in FUNCTIONS and not is_float(node.dtype) and node.dtype != "bool" and ITEMSIZE[node.dtype] < 4
-
-
 class InDouble(Rounding):
     """Floats are computed in double precision. With a `seed` each element of an input, and the result of each float op,
     is moved up or down at random by the rounding of its own dtype: results move by what the computation does to

@@ -42,7 +42,6 @@ class Evaluator:
     ):
         self.graph, self.read = graph, read
         self.rounding = rounding or Rounding()
-        self.part: Mapping[int, range] = {}  # step range -> the steps of it that are computed, if not all are
         self.known: dict[int, RangedArray | Unknown] = dict(given)
         self._values: dict[int, RangedArray | Unknown] = {}
         self._plan = Plan(graph, (), self.known)
@@ -214,8 +213,7 @@ class Evaluator:
 
     def _make_step(self, slot: int, node: OpNode) -> RangedArray:
         name, count = node.arg
-        steps = self.part.get(name, range(count))
-        return RangedArray(np.arange(steps.start, steps.stop, dtype=carrier_of(node.dtype)), (name,))
+        return RangedArray(np.arange(count, dtype=carrier_of(node.dtype)), (name,))
 
     def _make_cast(self, slot: int, node: OpNode) -> RangedArray:
         source = self._value(node.src[0])

@@ -49,12 +49,10 @@ OPS = {
     "close": "(for each axis of the result the id of the step range that it is closed over, None for one of size 1; "
     "the step ranges that it may still depend on, None for any); source: a value without axes. Of another range the "
     "last step stays: memory is the same at each step",
-    "fetch": "whether it has a condition; sources: a value with axes, an index for each of the first of them (the "
-    "other axes stay), and the condition of the read, if it has one (else the value is zero)",
-    "put": "whether it has a condition; sources: what memory holds before, the value that is written, an index for "
-    "each axis of it, and the condition of the write, if it has one",
-    "launch": "(a kernel, the number of the argument asked for, the numbers of its arguments); sources: what each "
-    "argument holds before; value: what the argument asked for holds afterwards",
+    "fetch": "None; sources: a value with axes, an index for each of the first of them (the other axes stay)",
+    "put": "None; sources: what memory holds before, the value that is written, an index for each axis of it",
+    "launch": "(a function that runs a kernel, the numbers of the arguments that it writes); sources: what each "
+    "argument holds before; value: the function of these, by number: what the argument asked for holds afterwards",
 }
 """Op -> what its `arg` says. Other ops are arithmetic on elements, with no `arg`: `arithmetic.FUNCTIONS`."""
 
@@ -221,26 +219,3 @@ def ended_ranges(node: OpNode) -> set[int]:
             return {DEVICES}
         case _:
             return set()
-
-
-@dataclass
-class ScheduledKernel:
-    """A kernel as the scheduler made it. Its graph's roots are what it writes, in order: `put`s into one axis.
-    `arguments` maps an argument's number to its buffer in the graph, without contents and shape."""
-
-    graph: OpGraph = field(default_factory=OpGraph)
-    arguments: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def dtypes(self) -> dict[int, str]:
-        """Number of an argument -> the dtype of its elements."""
-        return {number: self.graph.nodes[slot].dtype for number, slot in self.arguments.items()}
-
-    @property
-    def puts(self) -> list[OpNode]:
-        return [self.graph.nodes[root] for root in self.graph.roots]
-
-    def list_written(self) -> list[int]:
-        """Returns the number of the argument for each of `puts`."""
-        numbers = {slot: number for number, slot in self.arguments.items()}
-        return [numbers[put.src[0]] for put in self.puts]

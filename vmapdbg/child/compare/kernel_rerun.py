@@ -3,7 +3,7 @@ fault. Runs in the process that compares.
 
 If the kernel as scheduled gives the wrong values, too, the scheduler made the fault, or the kernel read memory at a
 wrong time: with other contents of its arguments it is right. If the kernel as scheduled is right, its linear program
-runs; if that takes long, its graph is computed for some of the wrong elements.
+runs. Of many wrong elements some are computed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,19 +22,16 @@ from vmapdbg.check.result import Comparison, KernelFault, StaleRead, UnwrittenEl
 from vmapdbg.child.compare.reference_values import ReadContents
 from vmapdbg.child.evidence.evidence import Evidence, KernelRun, WrittenBuffer
 from vmapdbg.child.evidence.filling import clear_unwritten, find_unwritten, make_filling
-from vmapdbg.child.program.interpret import Interpreter
-from vmapdbg.child.program.linear_reader import read_linear
-from vmapdbg.child.program.programs import CannotRun, LeavesMemory, count_steps, load_program, run_program
-from vmapdbg.reference.arithmetic import Promoted, Rounding, load
-from vmapdbg.reference.graph import ScheduledKernel, Unknown
-from vmapdbg.reference.kernels import run_kernel
-from vmapdbg.values.numbers import Array, Numbers, decode, encode, find_close, view_elements
+from vmapdbg.child.program.interpret import Interpreter, LeavesMemory, ReadsOutside
+from vmapdbg.child.program.linear_reader import read_memories
+from vmapdbg.child.program.programs import load_program
+from vmapdbg.reference.arithmetic import load
+from vmapdbg.reference.graph import Unknown
+from vmapdbg.values.numbers import Array, decode, encode, find_close, view_elements
 from vmapdbg.values.tolerance import ITEMSIZE, Tolerance
 
-MOST_STEPS = 400_000
-"""The most ops of a linear program that run: about two seconds."""
-_MOST_SHOWN = 16
-"""How many of the wrong elements are computed if not all are."""
+MOST_COMPUTED = 4096
+"""How many of the wrong elements are computed."""
 _MOST_TRIED = 64
 """How many times a kernel runs on what its arguments held at other times."""
 
@@ -71,7 +69,7 @@ def find_fault(evidence: Evidence, wrong: WrongBuffer) -> KernelFault:
     """Returns who made a wrong buffer."""
     fault = _find_maker(evidence, wrong)
     with contextlib.suppress(Unknown):
-        return replace(fault, unwritten=_find_unwritten(evidence, wrong))
+        return replace(fault, unwritten=tuple(_find_unwritten(wrong)))
     return fault
 
 
@@ -80,8 +78,10 @@ def _find_maker(evidence: Evidence, wrong: WrongBuffer) -> KernelFault:
     reason = run.refused
     if run.kernel is not None:
         try:
-            fault = _find_scheduled_fault(evidence, wrong, evidence.kernels[run.kernel])
-            return fault or _explain_compiler(evidence.kernels[run.kernel], wrong, find_linear_fault(wrong))
+            if run.bound and _run(wrong, run.kernel, [run.arguments[place] for place in run.bound]) is None:
+                return KernelFault("launch")
+            fault = _find_scheduled_fault(evidence, wrong, run.kernel)
+            return fault or _explain_compiler(run.kernel, wrong, find_linear_fault(wrong))
         except Unknown as error:
             reason = str(error)
     # if the linear program is right, the scheduled kernel was right, too
@@ -143,45 +143,74 @@ def align_buffer(
     return Array(np.broadcast_to(spread, shape).tobytes(), dtype, shape)
 
 
+def _find_dtypes(uops: Sequence[Any]) -> dict[int, str]:
+    """Returns the dtype of each argument of a kernel. Raises Unknown for an image."""
+    memories = read_memories(uops)
+    if any(memory.space == "image" for memory in memories):
+        raise Unknown("it reads or writes an image")
+    return {memory.slot: memory.dtype for memory in memories if memory.space == "global"}
+
+
 # *** the kernel as scheduled
 
 
-def _explain_compiler(kernel: ScheduledKernel, wrong: WrongBuffer, fault: KernelFault) -> KernelFault:
-    """Adds to a fault of the compiled code whether C's integer promotion makes it."""
+def _run(
+    wrong: WrongBuffer, program: str, names: Sequence[str | None], is_linear: bool = False, promotes: bool = False
+) -> bool | None:
+    """Runs a kernel that was kept with the name `program`, on the contents `names` of its arguments. Returns None if
+    the wrong elements are right then; else whether they are wrong in the same way. Raises Unknown."""
+    with _numpy_refusals():
+        uops, variables = load_program(wrong.read(program))
+        dtypes = _find_dtypes(uops)
+        contents = {slot: load(array) for slot, array in read_arguments(dtypes, names, wrong).items()}
+        wanted = wrong.mark_elements(MOST_COMPUTED)
+        run = Interpreter(contents, variables, uops if is_linear else (), promotes)
+        held = run.run_strictly(uops[-1], 0, wanted)
+        found = decode(wrong.align(encode(held, dtypes[0]).data, wrong.right.dtype))
+    is_computed = decode(wrong.align(wanted.tobytes(), "bool"))
+    # what was not computed is not compared
+    computed = np.where(is_computed, found, decode(wrong.right)).reshape(wrong.right.shape)
+    if wrong.compare(encode(computed, wrong.right.dtype)).status != "wrong":
+        return None
+    return bool((np.asarray(find_close(decode(wrong.got), computed.ravel(), wrong.tolerance)) | ~is_computed).all())
+
+
+def _explain_compiler(kernel: str, wrong: WrongBuffer, fault: KernelFault) -> KernelFault:
+    """Adds to a fault of the compiled code whether C's integer promotion makes it. It is the launch's fault if the
+    kernel gives the wrong values with two of its arguments exchanged."""
     if fault.made_by in {"compiler", "lowering"}:
         with contextlib.suppress(Unknown):
-            values, _ = _run_scheduled(kernel, wrong.buffer.run.arguments, wrong, Promoted())
-            is_promoted = bool(find_close(decode(wrong.got), decode(values), wrong.tolerance).all())
+            if any(_run(wrong, kernel, names) is True for names in _exchange_arguments(wrong.buffer.run)):
+                return KernelFault("launch", is_same=True)
+            is_promoted = _run(wrong, kernel, wrong.buffer.run.arguments, promotes=True) is True
             return replace(fault, is_promoted=is_promoted)
     return fault
 
 
-def _run_scheduled(
-    kernel: ScheduledKernel, names: Sequence[str | None], wrong: WrongBuffer, rounding: Rounding | None = None
-) -> tuple[Array, Flags]:
-    """Returns what a kernel writes to the buffer, in the right shape, and what of it is undefined. Raises Unknown."""
-    with _numpy_refusals():
-        contents = read_arguments(kernel.dtypes, names, wrong)
-        written = run_kernel(kernel, {number: load(array) for number, array in contents.items()}, rounding)
-    if 0 not in written:
-        raise Unknown("it does not write its first buffer")
-    data = encode(written[0].numbers, kernel.dtypes[0]).data
-    undefined = wrong.align(written[0].mask.tobytes(), "bool")
-    return wrong.align(data, wrong.right.dtype), decode(undefined)
-
-
-def _find_scheduled_fault(evidence: Evidence, wrong: WrongBuffer, kernel: ScheduledKernel) -> KernelFault | None:
+def _find_scheduled_fault(evidence: Evidence, wrong: WrongBuffer, kernel: str) -> KernelFault | None:
     """Returns the fault if the scheduler made it, None if the kernel as scheduled is right. Raises Unknown."""
-    values, undefined = _run_scheduled(kernel, wrong.buffer.run.arguments, wrong)
-    is_same = np.asarray(find_close(decode(wrong.got), decode(values), wrong.tolerance)) | undefined
-    if is_same.all():
-        return KernelFault("scheduler", is_same=True, stale=_find_stale_reads(evidence, wrong, kernel))
-    if not undefined.any() and wrong.compare(values).status != "wrong":
+    try:
+        is_same = _run(wrong, kernel, wrong.buffer.run.arguments)
+    except ReadsOutside:
+        is_same = False
+    if is_same is None:
         return None
-    return KernelFault("scheduler", is_same=False)
+    if not is_same:
+        return KernelFault("scheduler", is_same=False)
+    return KernelFault("scheduler", is_same=True, stale=_find_stale_reads(evidence, wrong, kernel))
 
 
-def _find_stale_reads(evidence: Evidence, wrong: WrongBuffer, kernel: ScheduledKernel) -> tuple[StaleRead, ...]:
+def _exchange_arguments(run: KernelRun) -> Iterator[list[str | None]]:
+    """Yields the contents of the arguments with two of those that a kernel may read exchanged."""
+    pairs = itertools.combinations(range(1, len(run.arguments)), 2)
+    for one, other in itertools.islice(pairs, _MOST_TRIED):
+        names = list(run.arguments)
+        names[one], names[other] = names[other], names[one]
+        if names != list(run.arguments):
+            yield names
+
+
+def _find_stale_reads(evidence: Evidence, wrong: WrongBuffer, kernel: str) -> tuple[StaleRead, ...]:
     """Returns the arguments that a kernel read at a wrong time: with what they held at another time it is right."""
     run = wrong.buffer.run
     for chosen in itertools.islice(_other_versions(run), _MOST_TRIED):
@@ -189,8 +218,7 @@ def _find_stale_reads(evidence: Evidence, wrong: WrongBuffer, kernel: ScheduledK
         for argument, version in chosen.items():
             names[argument] = run.versions[argument][version].name
         with contextlib.suppress(Unknown):
-            found, undefined = _run_scheduled(kernel, names, wrong)
-            if not undefined.any() and wrong.compare(found).status != "wrong":
+            if _run(wrong, kernel, names) is None:
                 return tuple(_make_stale_read(evidence, run, *choice) for choice in chosen.items())
     return ()
 
@@ -224,17 +252,17 @@ def _make_stale_read(evidence: Evidence, run: KernelRun, argument: int, version:
 # *** memory that nothing has written
 
 
-def _find_unwritten(evidence: Evidence, wrong: WrongBuffer) -> tuple[UnwrittenElements, ...]:
-    """Returns the arguments of the kernel that nothing has written everywhere: its result, and what it reads if it
-    gives other values with zeros there. Raises Unknown."""
+def _find_unwritten(wrong: WrongBuffer) -> Iterator[UnwrittenElements]:
+    """Yields the arguments of the kernel that nothing has written everywhere: its result, and what it reads if it does
+    not give the same wrong values with zeros there. Raises Unknown."""
     buffer, run = wrong.buffer, wrong.buffer.run
     left_out = int(find_unwritten(wrong.read(buffer.blob), ITEMSIZE[buffer.dtype]).sum())
-    found = [UnwrittenElements(0, left_out)] if left_out else []
+    if left_out:
+        yield UnwrittenElements(0, left_out)
     if run.kernel is None:
-        return tuple(found)
-    kernel = evidence.kernels[run.kernel]
-    before, _ = _run_scheduled(kernel, run.arguments, wrong)
-    for argument, dtype in kernel.dtypes.items():
+        return
+    dtypes = _find_dtypes(load_program(wrong.read(run.kernel))[0])
+    for argument, dtype in dtypes.items():
         name, itemsize = run.arguments[argument], ITEMSIZE[dtype]
         count = 0 if name is None else int(find_unwritten(wrong.read(name), itemsize).sum())
         if not argument or not count:
@@ -244,10 +272,8 @@ def _find_unwritten(evidence: Evidence, wrong: WrongBuffer) -> tuple[UnwrittenEl
             data = wrong.read(one)
             return clear_unwritten(data, itemsize) if one == cleared else data
 
-        after, _ = _run_scheduled(kernel, run.arguments, replace(wrong, read=read))
-        if after != before:
-            found.append(UnwrittenElements(argument, count))
-    return tuple(found)
+        if _run(replace(wrong, read=read), run.kernel, run.arguments) is not True:
+            yield UnwrittenElements(argument, count)
 
 
 # *** the linear program
@@ -259,48 +285,9 @@ def find_linear_fault(wrong: WrongBuffer) -> KernelFault:
     if run.linear is None:
         return KernelFault("lowering", run.linear_refused)
     try:
-        with _numpy_refusals():
-            return _compare_linear(wrong, wrong.read(run.linear))
+        is_same = _run(wrong, run.linear, run.arguments, is_linear=True)
     except LeavesMemory as error:
         return KernelFault("codegen", str(error))
     except Unknown as error:
         return KernelFault("lowering", str(error))
-
-
-def _compare_linear(wrong: WrongBuffer, data: bytes) -> KernelFault:
-    found, is_computed = _run_linear(wrong, data)
-    # what was not computed is not compared
-    computed = np.where(is_computed, found, decode(wrong.right))
-    if wrong.compare(encode(computed.reshape(wrong.right.shape), wrong.right.dtype)).status != "wrong":
-        return KernelFault("compiler")
-    is_same = np.asarray(find_close(decode(wrong.got), computed, wrong.tolerance)) | ~is_computed
-    return KernelFault("codegen", is_same=bool(is_same.all()))
-
-
-def _run_linear(wrong: WrongBuffer, data: bytes) -> tuple[Numbers, Flags]:
-    """Runs the linear program of the kernel that wrote a wrong buffer, its argument 0: op after op, or if that takes
-    long or is not possible, as a graph, for some of the wrong elements. Returns the elements of the right value, and
-    which of them were computed. Raises Unknown, LeavesMemory."""
-    uops, variables = load_program(data)
-    program = read_linear(uops)
-    accesses = [one for one in program.accesses if (one.buffer.space, one.buffer.slot) == ("global", 0)]
-    if not any(one.is_store for one in accesses):
-        raise LeavesMemory("it does not write its first buffer")
-    dtypes = {buffer.slot: buffer.dtype for buffer in program.buffers if buffer.space == "global"}
-    contents = read_arguments(dtypes, wrong.buffer.run.arguments, wrong)
-    is_computed = np.ones(wrong.buffer.size, np.bool_)
-    try:
-        if count_steps(program) > MOST_STEPS:
-            raise CannotRun(f"its linear program is too long to be run: over {MOST_STEPS:,} steps")
-        memories = {slot: bytearray(array.data) for slot, array in contents.items()}
-        run_program(uops, variables, memories)
-        held = bytes(memories[0])
-    except CannotRun:
-        if not all(one.is_store for one in accesses):
-            # what it reads there may be what an earlier step wrote
-            raise
-        run = Interpreter({slot: load(array) for slot, array in contents.items()}, variables)
-        numbers, is_computed = run.run_stores(uops[-1], 0, wrong.mark_elements(_MOST_SHOWN))
-        held = encode(numbers, dtypes[0]).data
-    found, is_known = wrong.align(held, wrong.right.dtype), wrong.align(is_computed.tobytes(), "bool")
-    return decode(found), decode(is_known)
+    return KernelFault("compiler") if is_same is None else KernelFault("codegen", is_same=is_same)

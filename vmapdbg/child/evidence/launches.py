@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -25,15 +25,15 @@ from vmapdbg.child.evidence.evidence import (
     WrittenBuffer,
     list_parts,
 )
-from vmapdbg.child.evidence.loop_packer import Known, find_stores, make_once, pack_kernel
 from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
 from vmapdbg.child.evidence.tensor_calls import live_tensors
 from vmapdbg.child.listen.launches import PlannedLaunch
 from vmapdbg.child.listen.records import Launch, PassRecord, number_kernels
 from vmapdbg.child.memory import name_dtype
+from vmapdbg.child.program.linear_reader import list_stored
 from vmapdbg.child.program.programs import keep_program
 from vmapdbg.model.ops import STORES
-from vmapdbg.reference.graph import DEVICES, ScheduledKernel
+from vmapdbg.reference.graph import DEVICES
 
 UOp = Any
 _DEVICES = KernelRun(refused="it is launched on several devices at once")
@@ -41,7 +41,8 @@ _DEVICES = KernelRun(refused="it is launched on several devices at once")
 MOST_OPS = 50_000
 """A longer linear program is not kept."""
 
-_programs: Known[bytes] = WeakKeyDictionary()  # packed linear programs, by their last UOp
+# packed kernels and linear programs, by their last UOp and the values of variables
+_programs: WeakKeyDictionary[UOp, dict[tuple[tuple[str, int], ...], bytes]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -198,15 +199,8 @@ class LaunchKeeper:
 
     def _list_written(self, index: int, buffers: Sequence[Any]) -> Iterator[Any]:
         ast = self.steps[index].ast
-        written: Iterable[Any] = range(1)
-        if ast.op.name == "SINK":
-            try:
-                memory = (store.src[0].src[0].arg for store in find_stores(ast))
-                written = [getattr(arg, "slot", arg) for arg in memory]
-            except CannotPack:
-                written = range(len(buffers))
-        for number in written:
-            if isinstance(number, int) and number < len(buffers):
+        for number in list_stored(ast) if ast.op.name == "SINK" else [0]:
+            if number < len(buffers):
                 yield from list_parts(buffers[number])
 
     def group(self, passes: Sequence[PassRecord | None]) -> list[tuple[int, ...]] | None:
@@ -236,7 +230,6 @@ class LaunchKeeper:
         """Adds the buffers of a pass, their kernels and the graph of their values, by the launches of each kernel."""
         ids = {u: number for number, u in enumerate(list_nodes(passed))}
         numbers = number_kernels(passed.kernels)
-        known: dict[int, int] = {}
         for number, (launches, kernel) in enumerate(zip(groups, passed.kernels, strict=True)):
             if kernel.node not in ids or any(launch not in self.written for launch in launches):
                 continue
@@ -252,7 +245,7 @@ class LaunchKeeper:
             for launch in launches:
                 names, run = self.written[launch].names, _DEVICES
                 if len(names) == 1:
-                    run = self._pack_run(launch, evidence.kernels, known)
+                    run = self._pack_run(launch)
                 parts += (replace(written, blob=name, run=run, launch=launch) for name in names)
             if len(parts) > 1:
                 parts = [self._join_parts(parts)]
@@ -270,8 +263,8 @@ class LaunchKeeper:
         blob = self.folder.keep_data(data)
         return replace(first, stored=stored, size=first.size * len(parts), blob=blob, run=run, parts=tuple(parts))
 
-    def _pack_run(self, index: int, kernels: list[ScheduledKernel], known: dict[int, int]) -> KernelRun:
-        """Returns the run of a launch. Adds its kernel to `kernels`, and to `known` id of the kernel -> number."""
+    def _pack_run(self, index: int) -> KernelRun:
+        """Returns the run of a launch."""
         step, read = self.steps[index], self._read.get(index)
         if step.ast.op.name != "SINK":
             return KernelRun(refused="it is a copy")
@@ -279,17 +272,10 @@ class LaunchKeeper:
             return KernelRun(refused="it is launched once for each step of a loop")
         if read is None:
             return KernelRun(refused="what it reads was not kept")
-        number = refused = None
-        try:
-            kernel = pack_kernel(step.ast, step.variables)
-            number = known.setdefault(id(kernel), len(kernels))
-            if number == len(kernels):
-                kernels.append(kernel)
-        except CannotPack as error:
-            refused = str(error)
-        linear, linear_refused = self._keep_linear(index)
+        kernel, refused = self._keep_program(tuple(step.ast.toposort()), step.variables, "it")
+        linear, linear_refused = self._keep_program(self._programs[index], step.variables, "its linear program")
         return KernelRun(
-            kernel=number,
+            kernel=kernel,
             arguments=tuple(None if version is None else part.versions[version].name for part, version in read),
             refused=refused,
             linear=linear,
@@ -298,20 +284,23 @@ class LaunchKeeper:
             held=tuple(version for _, version in read),
         )
 
-    def _keep_linear(self, index: int) -> tuple[str | None, str | None]:
-        """Returns the name of the linear program of a launch in the folder; or None, and why it is not there."""
-        uops, variables = self._programs.get(index, ()), self.steps[index].variables
+    def _keep_program(
+        self, uops: Sequence[UOp], variables: Mapping[str, int], what: str
+    ) -> tuple[str | None, str | None]:
+        """Returns the name of a kernel in the folder; or None, and why it is not there. `what` it is."""
         if not uops:
-            return None, "its linear program was not kept"
+            return None, f"{what} was not kept"
         if len(uops) > MOST_OPS:
-            return None, f"its linear program is too long to be kept: {len(uops):,} ops"
+            return None, f"{what} is too long to be kept: {len(uops):,} ops"
+        known, numbers = _programs.setdefault(uops[-1], {}), tuple(sorted(variables.items()))
         try:
-            program = make_once(_programs, uops[-1], variables, lambda: keep_program(uops, variables))
-            return self.folder.keep_data(program), None
+            if numbers not in known:
+                known[numbers] = keep_program(uops, variables)
+            return self.folder.keep_data(known[numbers]), None
         except BlobsFull:
-            return None, "there was no room for its linear program"
+            return None, f"there was no room for {what}"
         except Exception as error:  # an op of the snippet's own, which no other process knows
-            return None, f"its linear program cannot be kept: {type(error).__name__}: {error}"
+            return None, f"{what} cannot be kept: {type(error).__name__}: {error}"
 
 
 def find_root(packer: Packer, node: UOp) -> tuple[int, bool]:

@@ -1,29 +1,21 @@
-"""Packs graphs with loops for `vmapdbg.reference.kernels`, of any release, in the child: kernels, and the graph after
-each pass of the scheduler. It is a tensor graph until the ranges are assigned. Then a BUFFERIZE (STAGE from 0.13 on)
-makes a buffer of a value that depends on ranges, and an INDEX reads it. STOREs come next, last kernels with buffers."""
+"""Packs the graph after each pass of the scheduler for `vmapdbg.reference.kernels`, of any release, in the child. It is
+a tensor graph until the ranges are assigned. Then a BUFFERIZE (STAGE from 0.13 on) makes a buffer of a value that
+depends on ranges, and an INDEX reads it. STOREs come next, last kernels with buffers."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
-from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from vmapdbg.child.evidence.packer import SAME, UNEXPECTED, CannotPack, Contents, Packer, UOp
+from vmapdbg.child.evidence.packer import CannotPack, Contents, Packer, UOp
 from vmapdbg.child.listen.releases import find_under, kernel_of
-from vmapdbg.child.memory import name_dtype
-from vmapdbg.model.ops import ARITHMETIC, RESHAPING, STAGE_OPS
-from vmapdbg.reference.graph import OpNode, ScheduledKernel, reach
+from vmapdbg.child.program.interpret import run_kernel
+from vmapdbg.child.program.linear_reader import list_stored
+from vmapdbg.model.ops import RESHAPING, STAGE_OPS
+from vmapdbg.reference.graph import OpNode
 
-_ARGUMENTS = frozenset({"DEFINE_GLOBAL", "PARAM"})
-_Made = TypeVar("_Made")
-Known = WeakKeyDictionary[UOp, dict[tuple[tuple[str, int], ...], _Made]]
-"""UOp -> the values of variables, by their names -> what is made of them. It keeps no UOp alive."""
-_kernels: Known[ScheduledKernel] = WeakKeyDictionary()
 _STATES = RESHAPING | {"AFTER"}  # ops between a state of memory and its buffer
-_IN_KERNEL = SAME | {*STAGE_OPS, *ARITHMETIC}
-_IN_KERNEL |= {"CONST", "RANGE", "CAST", "BITCAST", "INDEX", "LOAD", "REDUCE", "STACK", "VECTORIZE"}
 
 
 class LoopPacker(Packer):
@@ -118,7 +110,7 @@ class LoopPacker(Packer):
     # *** one node
 
     def _make_const(self, u: UOp, src: tuple[int, ...]) -> int:
-        if is_invalid(u):
+        if str(u.arg) == "Invalid":
             return self._add("invalid", u, ())
         return super()._make_const(u, src)
 
@@ -175,158 +167,20 @@ class LoopPacker(Packer):
         held = self.graph.nodes[memory]
         if ast.op.name == "COPY":
             return self.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
-        return self.add_launch(pack_kernel(ast, self.sizes.variables), buffers.index(buffer), memory, slots)
+        return self.add_launch(ast, self.sizes.variables, buffers.index(buffer), memory, slots)
 
-    def add_launch(self, kernel: ScheduledKernel, number: int, memory: int, slots: tuple[int, ...]) -> int:
+    def add_launch(
+        self, ast: UOp, variables: Mapping[str, int], number: int, memory: int, slots: tuple[int, ...]
+    ) -> int:
         """Adds what argument `number` of a kernel holds after it ran, in the shape of `memory`, from `slots` before."""
+        if ast.op.name != "SINK":
+            raise CannotPack(f"the reference does not know a kernel that is {ast.op.name}")
         held = self.graph.nodes[memory]
-        arguments = tuple(range(len(slots)))
-        return self.graph.add(OpNode("launch", held.dtype, held.shape, slots, (kernel, number, arguments)))
-
-
-# *** kernels
-
-
-def make_once(known: Known[_Made], u: UOp, variables: Mapping[str, int], make: Callable[[], _Made]) -> _Made:
-    """Returns what is made of a UOp and the values of variables: it is made once, and `known` as long as the UOp."""
-    results, numbers = known.setdefault(u, {}), tuple(sorted(variables.items()))
-    if numbers not in results:
-        results[numbers] = make()
-    return results[numbers]
-
-
-def pack_kernel(ast: UOp, variables: Mapping[str, int]) -> ScheduledKernel:
-    """Packs the AST of a compute kernel; `variables` has the numbers of its variables. Raises CannotPack."""
-    return make_once(_kernels, ast, variables, lambda: _pack_kernel(ast, variables))
-
-
-def _pack_kernel(ast: UOp, variables: Mapping[str, int]) -> ScheduledKernel:
-    if ast.op.name != "SINK":
-        raise CannotPack(f"the reference does not know a kernel that is {ast.op.name}")
-    packer = KernelPacker(variables)
-    try:
-        for store in find_stores(ast):
-            packer.add_store(store)
-    except UNEXPECTED as error:
-        raise CannotPack(f"it cannot be read: {type(error).__name__}: {error}") from error
-    if not packer.graph.roots:
-        raise CannotPack("it stores nothing")
-    return packer.kernel
-
-
-def find_stores(ast: UOp) -> list[UOp]:
-    """Returns the STOREs of a kernel. Raises CannotPack if another op is around them."""
-
-    def follow(u: UOp) -> Sequence[UOp]:
-        match u.op.name:
-            case "END":
-                return u.src[:1]
-            case "SINK" | "GROUP":
-                return u.src[::-1]
-            case "STORE":
-                return ()
-            case op:
-                raise CannotPack(f"the reference does not know {op} around a store")
-
-    return [u for u in reach([ast], follow) if u.op.name == "STORE"]
-
-
-class KernelPacker(LoopPacker):
-    """Packs one kernel as the scheduler made it. No value has axes: it has a number for each step of its loops."""
-
-    def __init__(self, variables: Mapping[str, int]):
-        super().__init__(lambda u: None, variables)
-        self.kernel = ScheduledKernel(self.graph)
-
-    def add_store(self, store: UOp) -> None:
-        """Adds what a STORE writes. Raises CannotPack."""
-        target, value, *others = store.src
-        if others or target.op.name != "INDEX":
-            raise CannotPack("the reference does not know its store")
-        memory = self._find_argument(target)
-        number = self.pack(value)
-        places = self._join_places(target, list(map(self.pack, self._find_sources(target))))
-        dtype = self.graph.nodes[memory].dtype
-        sources = (memory, self._cast(number, dtype), *places)
-        self.graph.roots.append(self.graph.add(OpNode("put", dtype, (), sources, len(places) > 1)))
-
-    def _find_sources(self, u: UOp) -> list[UOp]:
-        if u.op.name == "INDEX" and u.src[0].op.name not in STAGE_OPS:
-            return [part for index in u.src[1:] for part in split_gate(index)]
-        if u.op.name == "LOAD" and len(u.src) > 1:
-            raise CannotPack("the reference does not know a load with an alternative")
-        return super()._find_sources(u)
-
-    def _find_shape(self, u: UOp) -> tuple[int, ...]:
-        return ()
-
-    def _make(self, u: UOp, src: tuple[int, ...]) -> int:
-        if u.op.name not in _IN_KERNEL and not self._is_number(u):
-            raise CannotPack(f"the reference does not know {u.op.name}")
-        return super()._make(u, src)
-
-    def _make_load(self, u: UOp, src: tuple[int, ...]) -> int:
-        return src[0]
-
-    def _make_index(self, u: UOp, src: tuple[int, ...]) -> int:
-        if u.src[0].op.name in STAGE_OPS:
-            return super()._make_index(u, src)
-        memory = self._find_argument(u)
-        if self.graph.nodes[memory].dtype != self._name_dtype(u):
-            raise CannotPack("it reads a buffer as one of another dtype")
-        place = self._join_places(u, src)
-        return self._add("fetch", u, (memory, *place), len(place) > 1)
-
-    def _find_argument(self, index: UOp) -> int:
-        memory = index.src[0]
-        if memory.op.name not in _ARGUMENTS:
-            raise CannotPack(f"the reference does not know a buffer that is {memory.op.name}")
-        argument = int(getattr(memory.arg, "slot", memory.arg))
-        dtype = name_dtype(getattr(memory.dtype, "base", memory.dtype))  # a pointer's until 0.13
-        if argument not in self.kernel.arguments:
-            self.kernel.arguments[argument] = self.graph.add(OpNode("buffer", dtype, ()))
-        slot = self.kernel.arguments[argument]
-        if self.graph.nodes[slot].dtype != dtype:
-            raise CannotPack("it looks at a buffer in two dtypes")
-        return slot
-
-    def _join_places(self, index: UOp, src: Sequence[int]) -> tuple[int, ...]:
-        """Returns the positions of the place in flat memory and, if there is one, of the condition."""
-        strides = [1]
-        if len(index.src) != 2:
-            sizes = list(map(self.sizes.need, index.src[0]._shape or ()))
-            strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-        if len(index.src) != 1 + len(strides):
-            raise CannotPack("the reference does not know its indices")
-        parts = iter(src)
-        places: list[int] = []
-        gates: list[int] = []
-        for one, stride in zip(index.src[1:], strides, strict=True):
-            place, *gate = [next(parts) for _ in split_gate(one)]
-            if stride != 1:
-                factor = self.graph.add(OpNode("const", "long", (), (), stride))
-                place = self.graph.add(OpNode("mul", "long", (), (place, factor)))
-            places.append(place)
-            gates += gate
-        joined = (("add", "long", places), ("and", "bool", gates))
-        return tuple(self._join(op, dtype, slots) for op, dtype, slots in joined if slots)
-
-    def _join(self, op: str, dtype: str, slots: Sequence[int]) -> int:
-        return reduce(lambda one, other: self.graph.add(OpNode(op, dtype, (), (one, other))), slots)
+        arg = partial(run_kernel, ast, number, variables), frozenset(list_stored(ast))
+        return self.graph.add(OpNode("launch", held.dtype, held.shape, slots, arg))
 
 
 # *** UOps
-
-
-def is_invalid(u: UOp) -> bool:
-    return u.op.name == "CONST" and str(u.arg) == "Invalid"
-
-
-def split_gate(index: UOp) -> tuple[UOp, ...]:
-    """Returns an index and, if it can be Invalid, the condition under which it is valid."""
-    if index.op.name == "WHERE" and is_invalid(index.src[2]):
-        return index.src[1], index.src[0]
-    return (index,)
 
 
 def find_writes(after: UOp) -> list[UOp]:

@@ -128,7 +128,7 @@ class KernelFollower:
     def _judge(self, name: str, place: str | None, sink: UOp) -> result.PassValue:
         """Returns the row of a stage: how it computes the elements that are wrong."""
         try:
-            held, _ = self._open().run_stores(sink, 0, self.wanted)
+            held = self._open().run_stores(sink, 0, self.wanted)
             found = self._compare(held).difference
         except (Unknown, *UNEXPECTED) as error:
             return result.PassValue(name, place, "unknown", reason=str(error), kind="codegen")

@@ -8,13 +8,14 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from vmapdbg.check.result import Difference, RewriteKind, WrongRewrite
-from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views, pack_kernel
+from vmapdbg.child.evidence.loop_packer import LoopPacker, find_base, find_buffer, list_views
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.failures.diagnose import KnownNodes
 from vmapdbg.child.listen.records import Launch
 from vmapdbg.child.listen.releases import find_under, kernel_of
 from vmapdbg.child.passes.steps import describe_uop, find_rule_of
 from vmapdbg.child.passes.watch import Chain, FollowedCall, PassRun
+from vmapdbg.child.program.linear_reader import list_stored
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
 from vmapdbg.reference.graph import OpNode
 
@@ -175,9 +176,11 @@ class OrderedKernels:
                 held = packer.graph.nodes[slots[0]]
                 self.held[launch.buffers[0]] = packer.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
                 continue
-            kernel = pack_kernel(launch.ast, {**packer.sizes.variables, **launch.variables})
-            for number in dict.fromkeys(kernel.list_written()):
-                self.held[launch.buffers[number]] = packer.add_launch(kernel, number, slots[number], slots)
+            variables = {**packer.sizes.variables, **launch.variables}
+            for number in list_stored(launch.ast):
+                self.held[launch.buffers[number]] = packer.add_launch(
+                    launch.ast, variables, number, slots[number], slots
+                )
 
     def find_slot(self, u: UOp, is_memory: bool) -> int:
         """Returns the slot of an output after the last launch, or of all that its buffer holds. Raises CannotPack."""

@@ -15,20 +15,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vmapdbg.child.listen.releases import find_under
 from vmapdbg.child.memory import name_dtype, scalar_of
+from vmapdbg.child.program.linear import CORE
 from vmapdbg.child.program.linear_reader import find_space, is_memory, is_variable, lanes_of, loop_name, slot_of
-from vmapdbg.model.ops import ARITHMETIC
-from vmapdbg.reference.arithmetic import OF_FLOATS, bitcast, carrier_of, cast, compute, settle
+from vmapdbg.model.ops import ARITHMETIC, STAGE_OPS
+from vmapdbg.reference.arithmetic import bitcast, carrier_of, cast, compute, settle
 from vmapdbg.reference.graph import Unknown
+from vmapdbg.reference.value import sum_dtype
 from vmapdbg.values.numbers import Numbers, wrap_integer
+from vmapdbg.values.tolerance import ITEMSIZE, is_float
 
 UOp = Any
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 MOST_ROWS = 1 << 20
 """The most steps that are computed at a time."""
-MOST_OPS = 400_000
-"""The most numpy calls for a kernel: some seconds."""
+MOST_OPS = 1_000_000
+"""The most numpy calls for a kernel, on up to 4,096 rows each: some seconds."""
 _UNSIZED = {"index": "long", "weakint": "long", "weakfloat": "double"}
 _COMPARISONS = frozenset({"lt", "ne", "eq"})
 _SAME = frozenset({"CONTIGUOUS", "NOOP", "DETACH", "RESHAPE"})
@@ -37,33 +41,68 @@ _OF_FIRST = _SAME | {"EXPAND", "PERMUTE", "GEP", "CAST", "BITCAST"}
 _SHOWN = frozenset({"CAST", "EXPAND", "RESHAPE", "AFTER"})
 _POINTERS = _SHOWN | _JOINS | {"INDEX", "SHRINK", "PTRCAT", "GEP"}
 _EFFECTS = frozenset({"SINK", "GROUP", "NOOP", "BARRIER", "END", "STORE", "AFTER"})
+_THREAD_AXES = frozenset({"LOCAL", "WARP", "GROUP_REDUCE"})
 # an invalid index: no sum of it and a valid index is an element
-_INVALID = -(1 << 60)
+_INVALID = -(1 << 36)
 _REDUCES: dict[str, Any] = {"ADD": np.add, "MUL": np.multiply, "MAX": np.maximum}
 Place = tuple[UOp, Whole, Flags | None]
 """What a pointer addresses: memory, an element for each row and lane, and which of them are valid (None: all)."""
 
 
-class Interpreter:
-    """One run of a kernel. `contents` has the elements of each argument by its slot, `variables` their values."""
+class LeavesMemory(Unknown):
+    """A kernel writes outside of its buffers, or not at all."""
 
-    def __init__(self, contents: Mapping[int, Numbers], variables: Mapping[str, int]):
-        self.contents, self.variables = contents, variables
-        self.calls = 0
+
+class ReadsOutside(Unknown):
+    """A kernel reads outside of its buffers."""
+
+
+class Interpreter:
+    """One run of a kernel. `contents` has the elements of each argument by its slot, `variables` their values. `text`
+    is the linear program in its order, empty at an earlier stage. It `promotes` integers smaller than an int to int, as
+    C does: only a cast, and memory, make them small again."""
+
+    def __init__(
+        self,
+        contents: Mapping[int, Numbers],
+        variables: Mapping[str, int],
+        text: Sequence[UOp] = (),
+        promotes: bool = False,
+    ):
+        self.contents, self.variables, self.text, self.promotes = contents, variables, text, promotes
         # register -> its elements for each row; LOCAL memory -> its elements for each group of rows
         self.registers: dict[UOp, Numbers] = {}
         self.threads = 1  # how many rows are the threads of one group
+        self.has_later_threads = True  # whether steps of loops may become threads that share LOCAL memory
+        self.calls = 0
+        self.writes_outside = self.reads_outside = False
 
-    def run_stores(self, sink: UOp, slot: int, wanted: Flags) -> tuple[Numbers, Flags]:
-        """Returns what an argument holds after the stores of wanted elements, and which were stored. Raises Unknown."""
+    def run_stores(self, sink: UOp, slot: int, wanted: Flags) -> Numbers:
+        """Returns what an argument holds after the stores of wanted elements. Raises Unknown."""
         held = self.contents[slot].copy()
-        is_stored = np.zeros(held.shape, np.bool_)
         for store, rows in self._list_stores(sink, slot, wanted):
             self.registers = {}
             places, is_valid = rows.find_elements(store.src[0], lanes_of(store.src[1]), held.size)
             held[places[is_valid]] = np.broadcast_to(rows.get(store.src[1]), is_valid.shape)[is_valid]
-            is_stored[places[is_valid]] = True
-        return held, is_stored
+        return held
+
+    def run_strictly(self, sink: UOp, slot: int, wanted: Flags) -> Numbers:
+        """The same, if the kernel stays in its buffers and its value does not depend on the order of its steps. Raises
+        Unknown, and LeavesMemory for a store."""
+        uops = list(sink.toposort())
+        pointers = {u for u in uops if u.op.name in {"INDEX", "SHRINK"} and _is_argument(find_memory(u), slot)}
+        stores = [u for u in uops if u.op.name == "STORE" and _is_argument(find_memory(u.src[0]), slot)]
+        if not stores:
+            raise LeavesMemory("it does not write its first buffer")
+        targets = {u for store in stores for u in store.src[0].toposort() if u in pointers}
+        if not {_indices_of(u) for u in targets}.issuperset(map(_indices_of, pointers)):
+            raise Unknown("it reads the buffer that it writes at other places: its value depends on the order")
+        held = self.run_stores(sink, slot, wanted)
+        if self.writes_outside:
+            raise LeavesMemory("it writes outside of its buffer")
+        if self.reads_outside:
+            raise ReadsOutside("it reads outside of its buffers")
+        return held
 
     def find_rows(self, sink: UOp, slot: int, wanted: Flags, most: int) -> Rows:
         """Returns the first rows that store wanted elements of an argument. Raises Unknown."""
@@ -78,20 +117,40 @@ class Interpreter:
         if not any(is_memory(u) and find_space(u) == "local" for u in uops):
             threads = []
         self.threads = math.prod(map(self.count_trips, threads))
+        self.has_later_threads = any(u.op.name == "RANGE" and u.arg[-1].name in _THREAD_AXES for u in uops)
         for store in uops:
-            memory = find_memory(store.src[0]) if store.op.name == "STORE" else None
-            if memory is None or find_space(memory) != "global" or slot_of(memory) != slot:
+            if store.op.name != "STORE" or not _is_argument(find_memory(store.src[0]), slot):
                 continue
-            rows = Rows(self, {}, 1).spread(find_loops(store))
-            places, is_valid = rows.find_elements(store.src[0], lanes_of(store.src[1]), wanted.size)
-            rows = rows.take(np.flatnonzero((is_valid & wanted[np.clip(places, 0, wanted.size - 1)]).any(axis=1)))
-            if rows.count:
-                yield store, rows.add_threads(threads)
+            for rows in self._list_blocks(find_loops(store, self.text)):
+                places, is_valid = rows.find_elements(store.src[0], lanes_of(store.src[1]), wanted.size)
+                is_wanted = (is_valid & wanted[np.clip(places, 0, wanted.size - 1)]).any(axis=1)
+                chosen = rows.take(np.flatnonzero(np.broadcast_to(is_wanted, rows.count)))
+                if chosen.count:
+                    yield store, chosen.add_threads(threads)
+
+    def _list_blocks(self, loops: Mapping[UOp, None]) -> Iterator[Rows]:
+        """Yields the steps of loops as rows, some steps of the longest loop at a time. Raises Unknown."""
+        trips = {loop: self.count_trips(loop) for loop in loops}
+        longest = max(trips, key=trips.__getitem__, default=None)
+        if longest is None:
+            yield Rows(self, {}, 1)
+            return
+        length = max(1, MOST_ROWS * trips[longest] // max(1, math.prod(trips.values())))
+        for start in range(0, trips[longest], length):
+            steps = np.arange(start, min(start + length, trips[longest]))[:, None]
+            yield Rows(self, {longest: steps}, len(steps)).spread(loops)
 
     def count_trips(self, loop: UOp) -> int:
-        """Returns how often a RANGE or a SPECIAL runs. Raises Unknown."""
+        """Returns how often a RANGE, a SPECIAL or the threads of the CPU run. Raises Unknown."""
+        if is_variable(loop):
+            return int(loop.vmax) + 1
         end = loop.src[0]
         return int(end.vmax if end.vmin == end.vmax else Rows(self, {}, 1).get(end)[0, 0])
+
+
+def run_kernel(kernel: UOp, number: int, variables: Mapping[str, int], contents: Mapping[int, Numbers]) -> Numbers:
+    """Returns what an argument of a kernel holds after it, given what all of them held before. Raises Unknown."""
+    return Interpreter(contents, variables).run_strictly(kernel, number, np.ones(contents[number].size, np.bool_))
 
 
 class Rows:
@@ -147,7 +206,7 @@ class Rows:
                 waiting += missing
                 continue
             elif one not in self._known:
-                self.run.calls += 1
+                self.run.calls += 1 + (self.count >> 12)
                 if self.run.calls > MOST_OPS:
                     raise Unknown(f"it takes more than {MOST_OPS:,} steps")
                 self._known[one] = self._make(one)
@@ -158,7 +217,9 @@ class Rows:
         op, dtype, sources = u.op.name, dtype_of(u), [self._known[s] for s in _sources(u)]
         if u in self.steps:
             return self.steps[u]
-        if is_variable(u) and loop_name(u) in self.run.variables:
+        if is_variable(u):
+            if loop_name(u) not in self.run.variables:
+                raise Unknown(f"its variable {loop_name(u)} has no value")
             return np.full((1, 1), self.run.variables[loop_name(u)], carrier_of(dtype))
         if op in {"CONST", "VCONST"}:
             constants = u.arg if isinstance(u.arg, tuple) else [u.arg] * lanes_of(u)
@@ -169,6 +230,8 @@ class Rows:
             return _join([np.broadcast_to(one, (len(one), lanes_of(s))) for one, s in zip(sources, u.src, strict=True)])
         if op in _OF_FIRST:
             return self._show(u, sources[0])
+        if op == "INDEX" and u.src[0].op.name in STAGE_OPS:
+            return self._read_stage(u)
         if op == "INDEX" and (find_memory(u) is None or _is_element(u)):
             return self._select(u, self.get(u.src[0]))
         if op in {"INDEX", "LOAD"}:
@@ -186,9 +249,23 @@ class Rows:
             # a constant without a size has the dtype of the other side
             dtype = dtype_of(next((s for s in u.src if name_dtype(s.dtype) not in _UNSIZED), u.src[0]))
         operands = [_spread(one, s, shape) for one, s in zip(sources, u.src, strict=True)]
-        if name in OF_FLOATS or name != "where":
-            operands = [one.astype(carrier_of(dtype), copy=False) for one in operands]
-        return settle(compute(name, operands)[0], dtype_of(u))
+        if name != "where":
+            operands = [one.astype(self._carrier_of(dtype), copy=False) for one in operands]
+        found, _ = compute(name, operands)
+        return settle(found, dtype_of(u)) if is_float(dtype_of(u)) else np.asarray(found, self._carrier_of(dtype_of(u)))
+
+    def _carrier_of(self, dtype: str) -> np.dtype[Any]:
+        """Returns numpy's dtype for the numbers of an op."""
+        is_small = dtype != "bool" and not is_float(dtype) and ITEMSIZE[dtype] < 4
+        return np.dtype(np.int32) if is_small and self.run.promotes else carrier_of(dtype)
+
+    def _read_stage(self, index: UOp) -> Numbers:
+        """Returns what an INDEX reads of a value that is computed for it: the value at these steps of its ranges."""
+        value, *ranges = index.src[0].src
+        steps = dict(self.steps)
+        for r, at in zip(ranges, index.src[1:], strict=True):
+            steps[r] = np.broadcast_to(self.get(at), (self.count, 1))
+        return Rows(self.run, steps, self.count).get(value)
 
     def _show(self, u: UOp, numbers: Numbers) -> Numbers:
         op, source = u.op.name, u.src[0]
@@ -224,7 +301,10 @@ class Rows:
         if getattr(value.dtype, "count", 1) == 1:
             # from 0.14 on the lanes that are reduced are the first axes, not the last
             parts = found.reshape(self.count, times, -1, lanes).swapaxes(2, 3)
-        function = _REDUCES[(u.arg[0] if isinstance(u.arg, tuple) else u.arg).name]
+        name = (u.arg[0] if isinstance(u.arg, tuple) else u.arg).name
+        if name != "MAX":
+            parts = parts.astype(sum_dtype(parts.dtype), copy=False)
+        function = _REDUCES[name]
         with np.errstate(all="ignore"):
             return settle(function.reduce(function.reduce(parts, axis=3), axis=1), dtype_of(u))
 
@@ -238,7 +318,9 @@ class Rows:
     def find_elements(self, pointer: UOp, width: int, size: int) -> tuple[Whole, Flags]:
         """Returns the elements that a pointer addresses in memory of a size, and which of them are in it."""
         _, places, gate = self._place_of(pointer, width)
-        return places, (places >= 0) & (places < size) & (True if gate is None else gate)
+        is_inside, leaves = _find_inside(places, gate, size)
+        self.run.writes_outside |= leaves
+        return places, is_inside
 
     def _place_of(self, pointer: UOp, width: int) -> Place:
         """Returns what a pointer addresses: each element, and those after it up to `width`. Raises Unknown."""
@@ -256,11 +338,13 @@ class Rows:
             _, places, gate = self._place_of(pointer.src[0], lanes_of(pointer.src[0]))
             return memory, self._select(pointer, places), None if gate is None else self._select(pointer, gate)
         self._run_all(pointer.src[0].src[1:] if pointer.src[0].op.name == "AFTER" else ())
-        indices = [s for s in pointer.src[1:] if dtype_of(s) != "bool"]
-        if op != "SHRINK" and len(indices) != 1:
-            raise Unknown("the reference does not know its indices")
+        indices = _indices_of(pointer)
         # an element of a register may be a vector; the other sources of a SHRINK are sizes
         places = self.get(indices[0]).astype(np.int64) * getattr(base_of(memory), "count", 1)
+        if op != "SHRINK" and len(indices) > 1:
+            # an index for each axis of memory
+            for index, size in zip(indices[1:], memory.shape[1:], strict=True):
+                places = places * int(size) + self.get(index)
         if places.shape[1] < width:
             places = (places[:, :, None] + np.arange(width // places.shape[1])).reshape(len(places), width)
         gates = [self.get(s) for s in pointer.src[1:] if dtype_of(s) == "bool"]
@@ -277,7 +361,8 @@ class Rows:
             gate = np.broadcast_to(self.get(others[-1]), places.shape)
         is_global = find_space(memory) == "global"
         held = self.run.contents[slot_of(memory)] if is_global else self._register(memory)
-        is_valid = (places >= 0) & (places < held.shape[-1]) & (True if gate is None else gate)
+        is_valid, leaves = _find_inside(places, gate, held.shape[-1])
+        self.run.reads_outside |= leaves and is_global
         clipped = np.clip(places, 0, held.shape[-1] - 1)
         found = held[clipped] if is_global else held[self._list_owners(memory), clipped]
         closed = next((one for one in others[:1] if dtype_of(one) == dtype_of(u)), None)
@@ -289,7 +374,7 @@ class Rows:
         return np.arange(self.count)[:, None] // (self.run.threads if find_space(memory) == "local" else 1)
 
     def _register(self, memory: UOp) -> Numbers:
-        if find_space(memory) == "local" and self.run.threads == 1:
+        if find_space(memory) == "local" and self.run.threads == 1 and self.run.has_later_threads:
             raise Unknown("it has memory that threads share")
         if memory not in self.run.registers:
             owners = int(self._list_owners(memory)[-1, 0]) + 1
@@ -322,6 +407,9 @@ class Rows:
         for u in body.toposort():
             if not inside.isdisjoint(u.src):
                 inside.add(u)
+        if self.run.text and loops:
+            # what stands in a loop runs in each of its steps
+            inside.update(self.run.text[min(map(self.run.text.index, loops)) : self.run.text.index(end)])
         for step in itertools.product(*(range(self.run.count_trips(loop)) for loop in loops)):
             chosen = {loop: np.full((1, 1), one, np.int64) for loop, one in zip(loops, step, strict=True)}
             Rows(self.run, {**self.steps, **chosen}, self.count, self, frozenset(inside))._run_all([body])
@@ -342,14 +430,36 @@ class Rows:
 
 def find_memory(pointer: UOp) -> UOp | None:
     """Returns the memory that a pointer addresses, None for a value."""
-    while pointer.op.name in _POINTERS:
-        pointer = pointer.src[0]
-    return pointer if is_memory(pointer) else None
+    memory = find_under(pointer, _POINTERS)
+    return memory if is_memory(memory) else None
 
 
-def find_loops(u: UOp) -> dict[UOp, None]:
-    """Returns the loops that a UOp is in, and the threads that it depends on."""
-    return {**dict.fromkeys(u.ranges), **dict.fromkeys(s for s in u.toposort() if s.op.name == "SPECIAL")}
+def find_loops(u: UOp, text: Sequence[UOp] = ()) -> dict[UOp, None]:
+    """Returns the loops that a UOp is in, by the order of a linear program if given, and the threads it depends on."""
+    threads = (s for s in u.toposort() if s.op.name == "SPECIAL" or (is_variable(s) and loop_name(s) == CORE))
+    loops = dict.fromkeys(u.ranges)
+    if text:
+        before = text[: text.index(u)]
+        ended = {r for one in before if one.op.name == "END" for r in one.src[1:]}
+        loops = dict.fromkeys(one for one in before if one.op.name == "RANGE" and one not in ended)
+    return {**loops, **dict.fromkeys(threads)}
+
+
+def _is_argument(memory: UOp | None, slot: int) -> bool:
+    """Whether memory is an argument of the kernel, with this number."""
+    return memory is not None and find_space(memory) == "global" and slot_of(memory) == slot
+
+
+def _indices_of(pointer: UOp) -> tuple[UOp, ...]:
+    """Returns where a pointer begins in memory, without gates."""
+    return tuple(s for s in pointer.src[1:] if dtype_of(s) != "bool")
+
+
+def _find_inside(places: Whole, gate: Flags | None, size: int) -> tuple[Flags, bool]:
+    """Returns which elements are accessed in memory of a size, and whether others are accessed, too."""
+    is_open = (places > _INVALID // 2) & (True if gate is None else gate)
+    is_inside = (places >= 0) & (places < size) & is_open
+    return is_inside, bool((is_open & ~is_inside).any())
 
 
 def dtype_of(u: UOp) -> str:

@@ -219,6 +219,12 @@ def find_stores(ordered: UOp) -> list[UOp]:
     return [ordered] if ordered.op.name == "STORE" else []
 
 
+def list_stored(kernel: UOp) -> list[int]:
+    """Returns the numbers of the arguments that a kernel stores to."""
+    targets = (find_under(u.src[0], _POINTER_OPS) for u in kernel.toposort() if u.op.name == "STORE")
+    return list(dict.fromkeys(slot_of(u) for u in targets if is_memory(u) and find_space(u) == "global"))
+
+
 # *** a single UOp
 
 

@@ -1,27 +1,23 @@
-"""Renders kernels for a target, without its device or compiler, counts what they execute, and runs them: tinygrad's
-PYTHON program runs them op after op, from 0.12.0 on. One process keeps a program, and another without the overlay runs
-it. Only what runs it imports tinygrad."""
+"""Renders kernels for a target, without its device or compiler, and counts what they execute. One process keeps a
+kernel, and another without the overlay loads it: only then that process imports tinygrad."""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import inspect
-import itertools
 import math
 import pickle
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from vmapdbg.child.listen.releases import first_element
 from vmapdbg.child.listen.rendering import CompiledKernel, compile_kernel, make_renderer
 from vmapdbg.child.program import linear_reader
-from vmapdbg.child.program.linear import CORE, LinearProgram, ProgramLoop, UOp, walk
-from vmapdbg.model.wording import first_line
+from vmapdbg.child.program.linear import LinearProgram, ProgramLoop, UOp, walk
 from vmapdbg.reference.graph import Unknown
 
 
@@ -90,12 +86,6 @@ def count_work(program: LinearProgram) -> Work:
     return Work(ops, moved, local, count(program.threads), lanes)
 
 
-def count_steps(program: LinearProgram) -> int:
-    """Returns how many ops a program runs in all its threads."""
-    around = [loops for _, loops in program.computed] + [access.loops for access in program.accesses]
-    return sum(math.prod(loop.trips for loop in loops) for loops in around)
-
-
 @functools.cache
 def op_weight(op: Any, dtype: Any, target: str) -> int:
     """Returns how many ops `target` executes for `op`: 1 if it has the op, else by a kernel of it (EXP2 on CPU)."""
@@ -119,19 +109,11 @@ def op_weight(op: Any, dtype: Any, target: str) -> int:
     return max(1, count_work(linear_reader.read_linear(compiled.uops)).ops)
 
 
-# *** running a linear program
+# *** programs for another process
 
 
-class LeavesMemory(Exception):
-    """A linear program writes outside of its buffers."""
-
-
-class CannotRun(Unknown):
-    """tinygrad's PYTHON device does not run a linear program."""
-
-
-def keep_program(uops: Sequence[UOp], variables: Mapping[str, int]) -> bytes:
-    """Returns a linear program and the values of its variables in a form that another process can load."""
+def keep_program(uops: Iterable[UOp], variables: Mapping[str, int]) -> bytes:
+    """Returns a kernel, as UOps with its root last, and the values of its variables, for another process."""
     import tinygrad
 
     folder = str(Path(inspect.getfile(tinygrad)).parent.parent)
@@ -140,7 +122,7 @@ def keep_program(uops: Sequence[UOp], variables: Mapping[str, int]) -> bytes:
 
 
 def load_program(data: bytes) -> tuple[list[UOp], dict[str, int]]:
-    """Returns the linear UOps and the values of their variables. Raises Unknown."""
+    """Returns the UOps of a kernel, its root last, and the values of its variables. Raises Unknown."""
     folder, variables, uops = pickle.loads(data)
     try:
         if "tinygrad" not in sys.modules:
@@ -151,72 +133,4 @@ def load_program(data: bytes) -> tuple[list[UOp], dict[str, int]]:
                 sys.path.remove(folder)
         return pickle.loads(uops), variables
     except Exception as error:  # an older Python, or a different tinygrad
-        raise Unknown(f"its linear program cannot be loaded: {type(error).__name__}: {error}") from error
-
-
-def run_program(uops: Sequence[UOp], variables: Mapping[str, int], memories: Mapping[int, bytearray]) -> None:
-    """Runs a linear program on `memories` (by argument). Raises Unknown, CannotRun, LeavesMemory."""
-    buffers = linear_reader.read_memories(uops)
-    if any(buffer.space == "image" for buffer in buffers):
-        raise Unknown("its linear program reads or writes an image")
-    arguments = [memories[buffer.slot] for buffer in buffers if buffer.space == "global"]
-    sizes = {"g": [1, 1, 1], "l": [1, 1, 1]}
-    for u in uops:
-        if u.op.name == "SPECIAL":
-            size = linear_reader.find_constant(u.src[0])
-            if size is None:
-                raise Unknown("the number of its threads depends on a variable")
-            kind, axis = str(u.arg)[0], int(str(u.arg)[-1])
-            sizes[kind][axis] = int(size)
-    program = _make_program(_drop_order(uops))
-    for values in _list_values([u for u in uops if linear_reader.is_variable(u)], variables):
-        views = list(map(memoryview, arguments))
-        try:
-            program(*views, global_size=tuple(sizes["g"]), local_size=tuple(sizes["l"]), vals=values)
-        except IndexError as error:
-            if "store out of bounds" in str(error):
-                raise LeavesMemory("it writes outside of its buffer") from error
-            raise Unknown("its linear program reads outside of its buffers") from error
-        except Exception as error:  # an op or a dtype that this release does not run
-            reason = f"{type(error).__name__}: {first_line(error)}".rstrip(": ")
-            raise CannotRun(f"tinygrad's PYTHON device cannot run its linear program: {reason}") from error
-
-
-def _list_values(declared: Sequence[UOp], variables: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
-    """Yields the values of the variables, in their order, once for each thread of the CPU."""
-    choices: list[Sequence[int]] = []
-    for u in declared:
-        name = linear_reader.loop_name(u)
-        if name == CORE:
-            choices.append(range(int(u.vmax) + 1))
-        elif name in variables:
-            choices.append([variables[name]])
-        else:
-            raise Unknown(f"its variable {name} has no value")
-    return itertools.product(*choices)
-
-
-def _drop_order(uops: Sequence[UOp]) -> list[UOp]:
-    """Returns a program without what loops and AFTERs wait for: it may be a loop that has ended, which has no value."""
-    made: dict[UOp, UOp] = {}
-    # equal ops are one op: the tag keeps ops apart that differ in what they wait for
-    for tag, u in enumerate(uops):
-        is_order = u.op.name in {"AFTER", "RANGE"}
-        src = tuple(made.get(source, source) for source in u.src[: 1 if is_order else None])
-        made[u] = u.replace(src=src, tag=tag) if is_order else u.replace(src=src)
-    return list(made.values())
-
-
-def _make_program(uops: list[UOp]) -> Any:
-    from tinygrad.runtime.ops_python import PythonCompiler, PythonProgram, PythonRenderer
-    from tinygrad.uop import Ops
-    from tinygrad.uop.ops import python_alu
-
-    # renderers have it, the PYTHON device has not
-    python_alu.setdefault(Ops.FDIV, lambda x, y: x * python_alu[Ops.RECIPROCAL](y))
-    renderer = object.__new__(PythonRenderer)  # its constructor only chooses tensor cores
-    lib = PythonCompiler().compile(renderer.render(uops))
-    make: Any = PythonProgram
-    if "obj" in inspect.signature(PythonProgram.__init__).parameters:
-        return make(None, SimpleNamespace(lib=lib))  # 0.14 on
-    return make("kernel", lib)
+        raise Unknown(f"it cannot be loaded: {type(error).__name__}: {error}") from error
