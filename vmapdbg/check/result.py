@@ -194,8 +194,8 @@ class KernelFault:
 
     - `made_by`: `scheduler`, the kernel as scheduled is wrong; `codegen`, only the linear program is wrong; `compiler`,
       both are right, so the renderer, the compiler or the machine made the fault; `lowering`, one of the latter two,
-      because the linear program could not be run; `launch`, all are right, but the kernel got its buffers in another
-      order than the scheduler gave it; `not-told`, unknown.
+      because the linear program could not be run; `launch`, all are right, and the kernel as scheduled gives the
+      wrong values with two of its arguments exchanged; `not-told`, unknown.
     - `is_same`: the kernel or program gives the same wrong values.
     - `reason`: why `made_by` is unknown; how the linear program is wrong if it gives no values; or, for `compiler`, why
       the kernel as scheduled could not be run.

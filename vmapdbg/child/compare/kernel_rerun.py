@@ -78,8 +78,6 @@ def _find_maker(evidence: Evidence, wrong: WrongBuffer) -> KernelFault:
     reason = run.refused
     if run.kernel is not None:
         try:
-            if run.bound and _run(wrong, run.kernel, [run.arguments[place] for place in run.bound]) is None:
-                return KernelFault("launch")
             fault = _find_scheduled_fault(evidence, wrong, run.kernel)
             return fault or _explain_compiler(run.kernel, wrong, find_linear_fault(wrong))
         except Unknown as error:

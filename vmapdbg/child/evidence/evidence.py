@@ -59,8 +59,7 @@ class KernelRun:
     """A launch of a kernel: the name of the kernel as the scheduler made it (None for the reason `refused`), and the
     names of what its arguments held right before it (None: nothing yet). `linear` is the name of its linear program,
     None for the reason `linear_refused`. `versions` has what each argument is known to have held during the schedule,
-    in order; `held` has the position of what it held for this launch, None: unknown. `bound`: for each argument its
-    place among the scheduler's, empty if the launch has the scheduler's order, as far as is known."""
+    in order; `held` has the position of what it held for this launch, None: unknown."""
 
     kernel: str | None = None
     arguments: tuple[str | None, ...] = ()
@@ -69,7 +68,6 @@ class KernelRun:
     linear_refused: str | None = None
     versions: tuple[tuple[Version, ...], ...] = ()
     held: tuple[int | None, ...] = ()
-    bound: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
