@@ -92,7 +92,9 @@ def compare(ast: Any, uops: Any, trips: int) -> dict[str, Any]:
             arguments[buffer.slot] = encode(numbers, buffer.dtype)
     contents = {number: load(array) for number, array in arguments.items()}
     by_ast = run_kernel(ast, 0, {}, contents)
-    by_program = Interpreter(contents, {}, uops).run_strictly(uops[-1], 0, np.ones(by_ast.size, np.bool_))
+    run = Interpreter(contents, {})
+    run.text = uops
+    by_program = run.run_strictly(uops[-1], 0, np.ones(by_ast.size, np.bool_))
     said = {"alike": bool(np.allclose(by_ast, by_program, rtol=1e-3, equal_nan=True)), "whole": None}
     if trips < MOST_TRIPS:
         memories = {number: bytearray(array.data) for number, array in arguments.items()}

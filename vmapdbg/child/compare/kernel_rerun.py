@@ -162,7 +162,9 @@ def _run(
         dtypes = _find_dtypes(uops)
         contents = {slot: load(array) for slot, array in read_arguments(dtypes, names, wrong).items()}
         wanted = wrong.mark_elements(MOST_COMPUTED)
-        run = Interpreter(contents, variables, uops if is_linear else (), promotes)
+        run = Interpreter(contents, variables, promotes)
+        if is_linear:
+            run.text = uops
         held = run.run_strictly(uops[-1], 0, wanted)
         found = decode(wrong.align(encode(held, dtypes[0]).data, wrong.right.dtype))
     is_computed = decode(wrong.align(wanted.tobytes(), "bool"))
@@ -288,4 +290,6 @@ def find_linear_fault(wrong: WrongBuffer) -> KernelFault:
         return KernelFault("codegen", str(error))
     except Unknown as error:
         return KernelFault("lowering", str(error))
-    return KernelFault("compiler") if is_same is None else KernelFault("codegen", is_same=is_same)
+    if is_same is None:
+        return KernelFault("compiler")
+    return KernelFault("codegen", is_same=is_same)

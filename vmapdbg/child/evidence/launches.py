@@ -198,8 +198,10 @@ class LaunchKeeper:
         return max((part.writer for part in parts if part.writer is not None), default=None)
 
     def _list_written(self, index: int, buffers: Sequence[Any]) -> Iterator[Any]:
-        ast = self.steps[index].ast
-        for number in list_stored(ast) if ast.op.name == "SINK" else [0]:
+        ast, written = self.steps[index].ast, [0]
+        if ast.op.name == "SINK":
+            written = list_stored(ast)
+        for number in written:
             if number < len(buffers):
                 yield from list_parts(buffers[number])
 

@@ -32,7 +32,7 @@ Flags = NDArray[np.bool_]
 MOST_ROWS = 1 << 20
 """The most steps that are computed at a time."""
 MOST_OPS = 1_000_000
-"""The most numpy calls for a kernel, on up to 4,096 rows each: some seconds."""
+"""The most numpy calls for a kernel, on up to 16,384 rows each: some seconds."""
 _UNSIZED = {"index": "long", "weakint": "long", "weakfloat": "double"}
 _COMPARISONS = frozenset({"lt", "ne", "eq"})
 _SAME = frozenset({"CONTIGUOUS", "NOOP", "DETACH", "RESHAPE"})
@@ -58,18 +58,12 @@ class ReadsOutside(Unknown):
 
 
 class Interpreter:
-    """One run of a kernel. `contents` has the elements of each argument by its slot, `variables` their values. `text`
-    is the linear program in its order, empty at an earlier stage. It `promotes` integers smaller than an int to int, as
-    C does: only a cast, and memory, make them small again."""
+    """One run of a kernel. `contents` has the elements of each argument by its slot, `variables` their values. It
+    `promotes` integers smaller than an int to int, as C does: only a cast, and memory, make them small again."""
 
-    def __init__(
-        self,
-        contents: Mapping[int, Numbers],
-        variables: Mapping[str, int],
-        text: Sequence[UOp] = (),
-        promotes: bool = False,
-    ):
-        self.contents, self.variables, self.text, self.promotes = contents, variables, text, promotes
+    def __init__(self, contents: Mapping[int, Numbers], variables: Mapping[str, int], promotes: bool = False):
+        self.contents, self.variables, self.promotes = contents, variables, promotes
+        self.text: Sequence[UOp] = ()  # a linear program in its order; empty at an earlier stage
         # register -> its elements for each row; LOCAL memory -> its elements for each group of rows
         self.registers: dict[UOp, Numbers] = {}
         self.threads = 1  # how many rows are the threads of one group
@@ -206,7 +200,7 @@ class Rows:
                 waiting += missing
                 continue
             elif one not in self._known:
-                self.run.calls += 1 + (self.count >> 12)
+                self.run.calls += 1 + (self.count >> 14)
                 if self.run.calls > MOST_OPS:
                     raise Unknown(f"it takes more than {MOST_OPS:,} steps")
                 self._known[one] = self._make(one)
@@ -252,12 +246,15 @@ class Rows:
         if name != "where":
             operands = [one.astype(self._carrier_of(dtype), copy=False) for one in operands]
         found, _ = compute(name, operands)
-        return settle(found, dtype_of(u)) if is_float(dtype_of(u)) else np.asarray(found, self._carrier_of(dtype_of(u)))
+        if is_float(dtype_of(u)):
+            return settle(found, dtype_of(u))
+        return np.asarray(found, self._carrier_of(dtype_of(u)))
 
     def _carrier_of(self, dtype: str) -> np.dtype[Any]:
         """Returns numpy's dtype for the numbers of an op."""
-        is_small = dtype != "bool" and not is_float(dtype) and ITEMSIZE[dtype] < 4
-        return np.dtype(np.int32) if is_small and self.run.promotes else carrier_of(dtype)
+        if self.run.promotes and dtype != "bool" and not is_float(dtype) and ITEMSIZE[dtype] < 4:
+            return np.dtype(np.int32)
+        return carrier_of(dtype)
 
     def _read_stage(self, index: UOp) -> Numbers:
         """Returns what an INDEX reads of a value that is computed for it: the value at these steps of its ranges."""
@@ -431,7 +428,9 @@ class Rows:
 def find_memory(pointer: UOp) -> UOp | None:
     """Returns the memory that a pointer addresses, None for a value."""
     memory = find_under(pointer, _POINTERS)
-    return memory if is_memory(memory) else None
+    if is_memory(memory):
+        return memory
+    return None
 
 
 def find_loops(u: UOp, text: Sequence[UOp] = ()) -> dict[UOp, None]:
