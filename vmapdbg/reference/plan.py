@@ -208,6 +208,11 @@ def _multiply(x: Numbers, y: Numbers, axes: Sequence[int]) -> Numbers:
     summed = [axis for axis in both if axis in axes]
     left = [axis for axis in every if x.shape[axis] > 1 and y.shape[axis] == 1]
     right = [axis for axis in every if y.shape[axis] > 1 and x.shape[axis] == 1]
+    if not (left and right):
+        kept = [axis for axis in every if axis not in summed]
+        with np.errstate(all="ignore"):
+            total = np.einsum(x, list(every), y, list(every), kept, dtype=np.float64, casting="unsafe")
+        return np.expand_dims(total, tuple(summed))
     ones = [axis for axis in every if axis not in {*both, *left, *right}]
     rows = math.prod(x.shape[axis] for axis in left)
     columns = math.prod(y.shape[axis] for axis in right)

@@ -14,10 +14,11 @@ from __future__ import annotations
 import hashlib
 import math
 import pickle
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 from vmapdbg.check.result import CheckedKind, CutGradient, LostWrite, UnwrittenRead
 from vmapdbg.child.memory import read_buffer
@@ -192,12 +193,6 @@ class Evidence:
         """Returns the buffer that a launch wrote, None if it is not known."""
         return next((buffer for buffer in self.buffers if launch is not None and buffer.launch == launch), None)
 
-    def list_contents(self) -> set[str]:
-        """Returns the names of all contents that a replay has."""
-        kept = [one.blobs for one in (*self.held, *self.changed)]
-        kept += [names for graph in self.graphs.values() for names in graph.inputs.values()]
-        return set().union(*kept)
-
     @property
     def is_sharded(self) -> bool:
         """Whether some of its values are on several devices at once, as far as the reference knows its graph."""
@@ -223,50 +218,27 @@ class BlobsFull(Exception):
     """There is no room for more contents."""
 
 
-class Contents:
-    """Contents of buffers. Each is kept once, named by its hash, `room` bytes at most."""
+class EvidenceFolder:
+    """Evidence in the existing folder `path`. Contents are kept once, named by their hash, `ROOM` bytes at most."""
 
-    def __init__(self, room: int):
-        self.room = room
-        self._known: dict[str, bytes] = {}
+    def __init__(self, path: Path):
+        self.path, self.room = path, ROOM
+        (path / "blobs").mkdir(exist_ok=True)
 
     def keep_data(self, data: bytes) -> str:
         """Keeps these bytes and returns their name. Raises BlobsFull."""
         name = name_data(data)
-        if not self._has(name):
+        file = self.path / "blobs" / name
+        if not file.exists():
             if len(data) > self.room:
                 raise BlobsFull
             self.room -= len(data)
-            self._put_data(name, data)
+            file.write_bytes(data)
         return name
 
     def keep_all(self, buffer: Any) -> tuple[str, ...]:
         """Keeps what a buffer holds now on each of its devices, and returns the names. Raises BlobsFull."""
         return tuple(self.keep_data(read_buffer(part)) for part in list_parts(buffer))
-
-    def read_data(self, name: str) -> bytes:
-        return self._known[name]
-
-    def _has(self, name: str) -> bool:
-        return name in self._known
-
-    def _put_data(self, name: str, data: bytes) -> None:
-        self._known[name] = data
-
-
-class EvidenceFolder(Contents):
-    """Evidence in the existing folder `path`, with contents."""
-
-    def __init__(self, path: Path):
-        super().__init__(ROOM)
-        self.path = path
-        (path / "blobs").mkdir(exist_ok=True)
-
-    def _has(self, name: str) -> bool:
-        return (self.path / "blobs" / name).exists()
-
-    def _put_data(self, name: str, data: bytes) -> None:
-        (self.path / "blobs" / name).write_bytes(data)
 
     def read_data(self, name: str) -> bytes:
         return (self.path / "blobs" / name).read_bytes()
@@ -317,6 +289,41 @@ class EvidenceFolder(Contents):
             text = opened.read()
         whole = text[: text.rfind(b"\n") + 1]
         return whole.decode().split(), start + len(whole)
+
+
+class HeldContents:
+    """What buffers held around a replay, `room` bytes at most, until it may be compared. Names only work in `give`."""
+
+    def __init__(self, room: int):
+        self.room = room
+        self._data: list[bytes] = []
+        self._last: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # buffer -> its last contents
+
+    def keep_all(self, buffer: Any) -> tuple[str, ...]:
+        """Keeps what a buffer holds on each device. Returns the names: as before if unchanged. Raises BlobsFull."""
+        return tuple(map(self._keep, list_parts(buffer)))
+
+    def _keep(self, part: Any) -> str:
+        data, known = read_buffer(part), self._last.get(part)
+        if known is not None and self._data[int(known)] == data:
+            return known
+        if len(data) > self.room:
+            raise BlobsFull
+        self.room -= len(data)
+        self._data.append(data)
+        self._last[part] = str(len(self._data) - 1)
+        return self._last[part]
+
+    def give(self, evidence: Evidence, folder: EvidenceFolder) -> None:
+        """Keeps the contents that evidence names in a folder, with their names there. Raises BlobsFull."""
+
+        def move(names: Iterable[str]) -> tuple[str, ...]:
+            return tuple(folder.keep_data(self._data[int(name)]) for name in names)
+
+        for graph in evidence.graphs.values():
+            graph.inputs = {slot: move(names) for slot, names in graph.inputs.items()}
+        evidence.held = [replace(one, blobs=move(one.blobs)) for one in evidence.held]
+        evidence.changed = [replace(one, blobs=move(one.blobs)) for one in evidence.changed]
 
 
 def name_data(data: bytes) -> str:

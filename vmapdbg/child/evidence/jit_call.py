@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary, proxy, ref
 
-from vmapdbg.child.evidence.evidence import Contents, Evidence, HeldBuffer, list_parts, name_data
+from vmapdbg.child.evidence.evidence import Evidence, HeldBuffer, HeldContents, list_parts, name_data
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_variables
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.tensor_calls import Owners, find_shown, list_pending
@@ -75,7 +75,7 @@ class KeptReplay:
 
     test: str
     made: list[Evidence]
-    contents: Contents
+    contents: HeldContents
     sample: str
 
 

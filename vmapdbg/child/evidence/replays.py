@@ -14,7 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from vmapdbg.check.result import UnwrittenRead
-from vmapdbg.child.evidence.evidence import BlobsFull, Contents, Evidence, EvidenceFolder, HeldBuffer, list_parts
+from vmapdbg.child.evidence.evidence import BlobsFull, Evidence, EvidenceFolder, HeldBuffer, HeldContents, list_parts
 from vmapdbg.child.evidence.jit_call import Given, JitCall, KeptReplay, ReplayAccount, ScheduleGraph
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
@@ -41,7 +41,7 @@ class Replay:
         """Begins a replay. Raises CannotPack if it cannot be compared, and BlobsFull."""
         self.known, self.given, self.graph = known, given, known.open(given)
         self.line, self.number, self.test = find_user_line(), known.account.replays, folder.find_test()
-        self.contents = Contents(folder.room)  # until it may be compared
+        self.contents = HeldContents(folder.room)  # all contents that are named
         # BUFFER of the captured call -> the BUFFER of an input now, and the BUFFER that Tensors have now
         self.now = {u: given.inputs[path] for path, u in known.given.inputs.items()}
         self.state = known.find_state()
@@ -294,8 +294,7 @@ class ReplayWatcher:
             return
         self.folder.begin(newest.test)
         for evidence in newest.made:
-            for name in evidence.list_contents():
-                self.folder.keep_data(newest.contents.read_data(name))
+            newest.contents.give(evidence, self.folder)
         newest.made[0].asked = {"replays": 1}  # one of its schedules stands for the replay
         for evidence in newest.made:
             self.folder.write(evidence)
