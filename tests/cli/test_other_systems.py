@@ -14,7 +14,7 @@ from tool import ROOT, run_tool, wait_until, write
 from vmapdbg.install import system
 from vmapdbg.model.failure import Failure
 
-TEXT = "from tinygrad import Tensor\n(Tensor.empty(12) + 1).realize()\n"
+TEXT = "from tinygrad import Tensor\n(Tensor.ones(12).contiguous() + 1).realize()\n"
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from vmapdbg.check.compare import compare
 from vmapdbg.check.result import Comparison, KernelFault
 from vmapdbg.child.compare import kernel_rerun
 from vmapdbg.child.evidence.evidence import KernelRun, WrittenBuffer
+from vmapdbg.child.evidence.filling import make_filling
 from vmapdbg.child.listen.rendering import compile_kernel
 from vmapdbg.child.program import interpret
 from vmapdbg.child.program.linear import ProgramLoop, Value
@@ -236,8 +237,8 @@ def test_a_fault_in_one_element() -> None:
     got = DOUBLED.copy()
     got[7] = -1.0
     assert tell(scale(2.0), got).made_by == "compiler"
-    # the last steps are missing: what no step has written is 0
-    got = np.where(READ < 8, DOUBLED, 0.0)
+    # the last steps are missing: what no step has written is as new memory is filled
+    got = np.where(READ < 8, DOUBLED, np.frombuffer(make_filling(12 * 4), np.float32))
     assert tell(replace_loop_ends(scale(2.0), 2), got) == KernelFault("codegen", is_same=True)
 
 
