@@ -54,7 +54,8 @@ class Recorder:
         except Exception as error:
             if self.is_strict:
                 raise OverlayError(str(error)) from None
-            guard.leave_out(part, error)
+            why = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+            self.missing.append(f"{part}: {why}")
 
     @property
     def origin(self) -> Mapping[UOp, UOp]:
