@@ -59,7 +59,7 @@ RACES = {
         ("load", "store"),
         None,
     ),
-    "a store before that of the first thread": (
+    "all threads store to what the first thread loads": (
         program(access(LOCAL, number(0), True), FIRST_LOAD),
         ("store", "load"),
         None,

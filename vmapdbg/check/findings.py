@@ -119,9 +119,8 @@ class ProgramCheck:
     `schedules` counts the schedules of `Tensor.realize`, and `compared` the schedules with compared values. `replays`
     and `replays_compared` count the replays of TinyJit in the same way. `values` counts all compared values, and
     `unchecked` the reasons why something was not compared. `findings` are wrong values, `endless` are rewrites that
-    were stopped, and `numbers` ops that make NaN or infinity or lose digits, and memory that is read and
-    never written: a program may expect that. `account`
-    compares what happened in all processes, counted apart, with what was compared.
+    were stopped, and `numbers` ops that make NaN or infinity or lose digits, and memory that is read and never written:
+    a program may expect that. `account` compares what happened in all processes, counted apart, with what was compared.
     """
 
     schema: Literal[1]

@@ -77,15 +77,17 @@ class GradientChecker:
         return self._compare_once(slots) if first.is_right else first
 
     def _compare_once(self, slots: Sequence[int]) -> Slope:
-        values = dict(zip(slots, self.values.evaluate_all(slots), strict=True))
+        # in one go: the gradients share most of their graph
+        made = [self.call.gradients[slot] for slot in slots if slot in self.call.gradients]
+        values = dict(zip(slots, self.values.evaluate_all([*slots, *made]), strict=False))
         directions = {slot: self._choose_direction(value) for slot, value in values.items()}
         terms = {slot: self._multiply_gradient(slot, one, np.abs) for slot, one in directions.items()}
         least = min(filter(None, terms.values()), default=0.0)
-        for slot, size in terms.items():
-            if size:  # each node has the same share of the slope
-                directions[slot] = RangedArray(directions[slot].numbers * (least / size), directions[slot].ranges)
+        for slot, share in terms.items():
+            if share:  # each node has the same share of the slope
+                directions[slot] = RangedArray(directions[slot].numbers * (least / share), directions[slot].ranges)
         got = sum(self._multiply_gradient(slot, one) for slot, one in directions.items())
-        size = sum(self._multiply_gradient(slot, one, np.abs) for slot, one in directions.items())
+        size = least * sum(map(bool, terms.values()))
         found = Slope(got, math.nan, None)
         for step in _STEPS:
             slopes: list[float] = []
@@ -152,7 +154,8 @@ class GradientChecker:
             slot = wrong[0]
 
     def _find_readers(self) -> dict[int, list[int]]:
-        """Returns each node with a gradient -> the next nodes with one that are computed from it."""
+        """Returns the nodes that read each node, directly or through nodes without a gradient; only those that have a
+        gradient are listed."""
         readers: dict[int, list[int]] = {}
         between = {slot for slot in self.call.gradients if is_float(self.graph.nodes[slot].dtype)}
         for slot in sorted(between):

@@ -79,7 +79,7 @@ def _find_maker(evidence: Evidence, wrong: WrongBuffer) -> KernelFault:
     if run.kernel is not None:
         try:
             fault = _find_scheduled_fault(evidence, wrong, run.kernel)
-            return fault or _explain_compiler(run.kernel, wrong, find_linear_fault(wrong))
+            return fault or _explain_compiled(run.kernel, wrong, find_linear_fault(wrong))
         except Unknown as error:
             reason = str(error)
     # if the linear program is right, the scheduled kernel was right, too
@@ -175,12 +175,12 @@ def _run(
     return bool((np.asarray(find_close(decode(wrong.got), computed.ravel(), wrong.tolerance)) | ~is_computed).all())
 
 
-def _explain_compiler(kernel: str, wrong: WrongBuffer, fault: KernelFault) -> KernelFault:
-    """Adds to a fault of the compiled code whether C's integer promotion makes it. It is the launch's fault if the
-    kernel gives the wrong values with two of its arguments exchanged."""
+def _explain_compiled(kernel: str, wrong: WrongBuffer, fault: KernelFault) -> KernelFault:
+    """Returns the fault of a kernel that is right as scheduled: the launch made it if the kernel gives the wrong values
+    with two of its arguments exchanged. A fault of the compiled code says whether C's integer promotion makes it."""
     if fault.made_by in {"compiler", "lowering"}:
         with contextlib.suppress(Unknown):
-            if any(_run(wrong, kernel, names) is True for names in _exchange_arguments(wrong.buffer.run)):
+            if any(_run(wrong, kernel, names) is True for names in _exchange_arguments(wrong)):
                 return KernelFault("launch", is_same=True)
             is_promoted = _run(wrong, kernel, wrong.buffer.run.arguments, promotes=True) is True
             return replace(fault, is_promoted=is_promoted)
@@ -200,14 +200,17 @@ def _find_scheduled_fault(evidence: Evidence, wrong: WrongBuffer, kernel: str) -
     return KernelFault("scheduler", is_same=True, stale=_find_stale_reads(evidence, wrong, kernel))
 
 
-def _exchange_arguments(run: KernelRun) -> Iterator[list[str | None]]:
-    """Yields the contents of the arguments with two of those that a kernel may read exchanged."""
-    pairs = itertools.combinations(range(1, len(run.arguments)), 2)
+def _exchange_arguments(wrong: WrongBuffer) -> Iterator[list[str | None]]:
+    """Yields what the arguments held, each time with two of them exchanged. Only inputs of the same size and with other
+    contents are exchanged."""
+    names = wrong.buffer.run.arguments
+    sizes = {number: len(wrong.read(name)) for number, name in enumerate(names) if number and name is not None}
+    pairs = ((one, other) for one, other in itertools.combinations(sizes, 2) if sizes[one] == sizes[other])
     for one, other in itertools.islice(pairs, _MOST_TRIED):
-        names = list(run.arguments)
-        names[one], names[other] = names[other], names[one]
-        if names != list(run.arguments):
-            yield names
+        exchanged = list(names)
+        exchanged[one], exchanged[other] = names[other], names[one]
+        if names[one] != names[other]:
+            yield exchanged
 
 
 def _find_stale_reads(evidence: Evidence, wrong: WrongBuffer, kernel: str) -> tuple[StaleRead, ...]:

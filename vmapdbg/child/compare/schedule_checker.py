@@ -65,7 +65,10 @@ class ScheduleChecker:
         elif evidence.refused is not None:
             evidence.leave_all(evidence.refused)
         numbers = self.find_number_faults()
-        gradients = tuple(check_gradients(call, self.read) for call in evidence.gradients)
+        gradients = [
+            self.attempt(Left("gradients", call.asked, ""), check_gradients, call, self.read)
+            for call in evidence.gradients
+        ]
         buffers: list[BufferCheck] = []
         passed = evidence.graphs.get("passed")
         if passed is not None and any(output.comparison.status == "wrong" for output in outputs):
@@ -91,7 +94,7 @@ class ScheduleChecker:
             expected=expected,
             lost=tuple(evidence.lost),
             cut=tuple(evidence.cut),
-            gradients=gradients,
+            gradients=tuple(filter(None, gradients)),
             unwritten=tuple(evidence.unwritten),
             is_sharded=evidence.is_sharded,
             numbers=tuple(filter(None, numbers)),

@@ -19,8 +19,9 @@ from vmapdbg.child.listen.records import Launch
 from vmapdbg.child.listen.rendering import lower_again
 from vmapdbg.child.passes.steps import describe_uop, find_difference, find_rule_of
 from vmapdbg.child.passes.watch import PassRun
-from vmapdbg.child.program.interpret import Interpreter, Rows, dtype_of, find_loops
-from vmapdbg.child.program.linear_reader import is_pointer, lanes_of, loop_name, read_memories
+from vmapdbg.child.program.interpret import Interpreter, Rows
+from vmapdbg.child.program.linear_reader import read_memories
+from vmapdbg.child.program.uops import dtype_of, find_loops, is_pointer, lanes_of, loop_name
 from vmapdbg.model.wording import first_line
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import Unknown

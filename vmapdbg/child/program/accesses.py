@@ -100,7 +100,7 @@ def _describe(
     names: dict[linear.Value, str] = {loop: loop.name for access in accesses for loop in access.loops}
     return model.Access(
         buffer=buffer.name,
-        kind="store" if is_store else "load",
+        kind=accesses[0].kind,
         addrspace=_SPACES[buffer.space],
         size=buffer.size,
         lowest=lowest,

@@ -15,10 +15,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vmapdbg.child.listen.releases import find_under
 from vmapdbg.child.memory import name_dtype, scalar_of
-from vmapdbg.child.program.linear import CORE
-from vmapdbg.child.program.linear_reader import find_space, is_memory, is_variable, lanes_of, loop_name, slot_of
+from vmapdbg.child.program.uops import (
+    JOINS,
+    POINTERS,
+    SHOWN,
+    UNSIZED,
+    base_of,
+    dtype_of,
+    find_loops,
+    find_memory,
+    find_space,
+    indices_of,
+    is_argument,
+    is_element,
+    is_memory,
+    is_variable,
+    lanes_of,
+    loop_name,
+    shape_of,
+    slot_of,
+)
 from vmapdbg.model.ops import ARITHMETIC, STAGE_OPS
 from vmapdbg.reference.arithmetic import bitcast, carrier_of, cast, compute, settle
 from vmapdbg.reference.graph import Unknown
@@ -33,13 +50,9 @@ MOST_ROWS = 1 << 20
 """The most steps that are computed at a time."""
 MOST_OPS = 1_000_000
 """The most numpy calls for a kernel, on up to 16,384 rows each: some seconds."""
-_UNSIZED = {"index": "long", "weakint": "long", "weakfloat": "double"}
 _COMPARISONS = frozenset({"lt", "ne", "eq"})
 _SAME = frozenset({"CONTIGUOUS", "NOOP", "DETACH", "RESHAPE"})
-_JOINS = frozenset({"VECTORIZE", "CAT", "STACK"})
 _OF_FIRST = _SAME | {"EXPAND", "PERMUTE", "GEP", "CAST", "BITCAST"}
-_SHOWN = frozenset({"CAST", "EXPAND", "RESHAPE", "AFTER"})
-_POINTERS = _SHOWN | _JOINS | {"INDEX", "SHRINK", "PTRCAT", "GEP"}
 _EFFECTS = frozenset({"SINK", "GROUP", "NOOP", "BARRIER", "END", "STORE", "AFTER"})
 _THREAD_AXES = frozenset({"LOCAL", "WARP", "GROUP_REDUCE"})
 # an invalid index: no sum of it and a valid index is an element
@@ -84,12 +97,12 @@ class Interpreter:
         """The same, if the kernel stays in its buffers and its value does not depend on the order of its steps. Raises
         Unknown, and LeavesMemory for a store."""
         uops = list(sink.toposort())
-        pointers = {u for u in uops if u.op.name in {"INDEX", "SHRINK"} and _is_argument(find_memory(u), slot)}
-        stores = [u for u in uops if u.op.name == "STORE" and _is_argument(find_memory(u.src[0]), slot)]
+        pointers = {u for u in uops if u.op.name in {"INDEX", "SHRINK"} and is_argument(find_memory(u), slot)}
+        stores = [u for u in uops if u.op.name == "STORE" and is_argument(find_memory(u.src[0]), slot)]
         if not stores:
             raise LeavesMemory("it does not write its first buffer")
         targets = {u for store in stores for u in store.src[0].toposort() if u in pointers}
-        if not {_indices_of(u) for u in targets}.issuperset(map(_indices_of, pointers)):
+        if not {indices_of(u) for u in targets}.issuperset(map(indices_of, pointers)):
             raise Unknown("it reads the buffer that it writes at other places: its value depends on the order")
         held = self.run_stores(sink, slot, wanted)
         if self.writes_outside:
@@ -113,7 +126,7 @@ class Interpreter:
         self.threads = math.prod(map(self.count_trips, threads))
         self.has_later_threads = any(u.op.name == "RANGE" and u.arg[-1].name in _THREAD_AXES for u in uops)
         for store in uops:
-            if store.op.name != "STORE" or not _is_argument(find_memory(store.src[0]), slot):
+            if store.op.name != "STORE" or not is_argument(find_memory(store.src[0]), slot):
                 continue
             for rows in self._list_blocks(find_loops(store, self.text)):
                 places, is_valid = rows.find_elements(store.src[0], lanes_of(store.src[1]), wanted.size)
@@ -220,13 +233,13 @@ class Rows:
             return np.array([[_constant(one, dtype) for one in constants]], carrier_of(dtype))
         if op in ARITHMETIC:
             return self._arithmetic(u, sources)
-        if op in _JOINS:
+        if op in JOINS:
             return _join([np.broadcast_to(one, (len(one), lanes_of(s))) for one, s in zip(sources, u.src, strict=True)])
         if op in _OF_FIRST:
             return self._show(u, sources[0])
         if op == "INDEX" and u.src[0].op.name in STAGE_OPS:
             return self._read_stage(u)
-        if op == "INDEX" and (find_memory(u) is None or _is_element(u)):
+        if op == "INDEX" and (find_memory(u) is None or is_element(u)):
             return self._select(u, self.get(u.src[0]))
         if op in {"INDEX", "LOAD"}:
             return self._load(u)
@@ -241,7 +254,7 @@ class Rows:
         name, dtype, shape = ARITHMETIC[u.op.name].name, dtype_of(u), shape_of(u)
         if name in _COMPARISONS:
             # a constant without a size has the dtype of the other side
-            dtype = dtype_of(next((s for s in u.src if name_dtype(s.dtype) not in _UNSIZED), u.src[0]))
+            dtype = dtype_of(next((s for s in u.src if name_dtype(s.dtype) not in UNSIZED), u.src[0]))
         operands = [_spread(one, s, shape) for one, s in zip(sources, u.src, strict=True)]
         if name != "where":
             operands = [one.astype(self._carrier_of(dtype), copy=False) for one in operands]
@@ -322,20 +335,20 @@ class Rows:
     def _place_of(self, pointer: UOp, width: int) -> Place:
         """Returns what a pointer addresses: each element, and those after it up to `width`. Raises Unknown."""
         op, memory = pointer.op.name, find_memory(pointer)
-        if memory is None or op not in _POINTERS:
+        if memory is None or op not in POINTERS:
             raise Unknown(f"the reference does not know the pointer {op}")
-        if op in _SHOWN:
+        if op in SHOWN:
             self._run_all(pointer.src[1:])
             return self._place_of(pointer.src[0], width)
         if op in {"PTRCAT", "STACK"}:
             each = [self._place_of(one, width // len(pointer.src)) for one in pointer.src]
             parts = [np.broadcast_to(True if gate is None else gate, places.shape) for _, places, gate in each]
             return memory, _join([places for _, places, _ in each]), _join(parts)
-        if _is_element(pointer):
+        if is_element(pointer):
             _, places, gate = self._place_of(pointer.src[0], lanes_of(pointer.src[0]))
             return memory, self._select(pointer, places), None if gate is None else self._select(pointer, gate)
         self._run_all(pointer.src[0].src[1:] if pointer.src[0].op.name == "AFTER" else ())
-        indices = _indices_of(pointer)
+        indices = indices_of(pointer)
         # an element of a register may be a vector; the other sources of a SHRINK are sizes
         places = self.get(indices[0]).astype(np.int64) * getattr(base_of(memory), "count", 1)
         if op != "SHRINK" and len(indices) > 1:
@@ -422,38 +435,6 @@ class Rows:
         held[owners[is_stored], places[is_stored]] = numbers[is_stored]
 
 
-# *** a single UOp
-
-
-def find_memory(pointer: UOp) -> UOp | None:
-    """Returns the memory that a pointer addresses, None for a value."""
-    memory = find_under(pointer, _POINTERS)
-    if is_memory(memory):
-        return memory
-    return None
-
-
-def find_loops(u: UOp, text: Sequence[UOp] = ()) -> dict[UOp, None]:
-    """Returns the loops that a UOp is in, by the order of a linear program if given, and the threads it depends on."""
-    threads = (s for s in u.toposort() if s.op.name == "SPECIAL" or (is_variable(s) and loop_name(s) == CORE))
-    loops = dict.fromkeys(u.ranges)
-    if text:
-        before = text[: text.index(u)]
-        ended = {r for one in before if one.op.name == "END" for r in one.src[1:]}
-        loops = dict.fromkeys(one for one in before if one.op.name == "RANGE" and one not in ended)
-    return {**loops, **dict.fromkeys(threads)}
-
-
-def _is_argument(memory: UOp | None, slot: int) -> bool:
-    """Whether memory is an argument of the kernel, with this number."""
-    return memory is not None and find_space(memory) == "global" and slot_of(memory) == slot
-
-
-def _indices_of(pointer: UOp) -> tuple[UOp, ...]:
-    """Returns where a pointer begins in memory, without gates."""
-    return tuple(s for s in pointer.src[1:] if dtype_of(s) != "bool")
-
-
 def _find_inside(places: Whole, gate: Flags | None, size: int) -> tuple[Flags, bool]:
     """Returns which elements are accessed in memory of a size, and whether others are accessed, too."""
     is_open = (places > _INVALID // 2) & (True if gate is None else gate)
@@ -461,30 +442,9 @@ def _find_inside(places: Whole, gate: Flags | None, size: int) -> tuple[Flags, b
     return is_inside, bool((is_open & ~is_inside).any())
 
 
-def dtype_of(u: UOp) -> str:
-    """Returns the name of the dtype of each lane, with a size."""
-    name = name_dtype(scalar_of(u.dtype))
-    return _UNSIZED.get(name, name)
-
-
-def base_of(memory: UOp) -> Any:
-    """Returns the dtype of an element of memory."""
-    return getattr(memory.dtype, "base", memory.dtype)
-
-
-def shape_of(u: UOp) -> tuple[int, ...]:
-    """Returns the axes of a value's lanes; from 0.14 on a value has a shape."""
-    return (lanes_of(u),) if getattr(u.dtype, "count", 1) > 1 or lanes_of(u) == 1 else tuple(map(int, u.shape))
-
-
-def _is_element(u: UOp) -> bool:
-    """Whether an INDEX is one of the elements that another INDEX addresses (from 0.14 on)."""
-    return u.op.name == u.src[0].op.name == "INDEX" and not hasattr(u.src[0].dtype, "addrspace")
-
-
 def _sources(u: UOp) -> tuple[UOp, ...]:
     """Returns the sources whose values a UOp needs first."""
-    return u.src if u.op.name in ARITHMETIC or u.op.name in _JOINS else u.src[: u.op.name in _OF_FIRST]
+    return u.src if u.op.name in ARITHMETIC or u.op.name in JOINS else u.src[: u.op.name in _OF_FIRST]
 
 
 def _spread(numbers: Numbers, u: UOp, shape: tuple[int, ...]) -> Numbers:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vmapdbg.model.ops import ARITHMETIC
+from vmapdbg.model.vocabulary import AccessKind
 from vmapdbg.reference.graph import Unknown
 
 UOp = Any
@@ -97,6 +98,10 @@ class MemoryAccess:
     width: int
     loops: tuple[ProgramLoop, ...]
     follows: tuple[MemoryAccess, ...] = ()
+
+    @property
+    def kind(self) -> AccessKind:
+        return "store" if self.is_store else "load"
 
     @property
     def addressing(self) -> list[Value]:

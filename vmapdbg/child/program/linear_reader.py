@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from vmapdbg.child.listen.releases import find_under
 from vmapdbg.child.memory import name_dtype, scalar_of
 from vmapdbg.child.program.linear import CORE, INTEGERS, Buffer, LinearProgram, MemoryAccess, ProgramLoop, UOp, Value
+from vmapdbg.child.program.uops import (
+    POINTER_OPS,
+    base_of,
+    find_constant,
+    find_space,
+    is_memory,
+    is_pointer,
+    is_variable,
+    lanes_of,
+    loop_name,
+    slot_of,
+)
 from vmapdbg.model.ops import ARITHMETIC
 
 _ORDERS = frozenset({"BARRIER", "END", "ENDIF", "GROUP", "NOOP", "STORE"})
 _NOT_VALUES = _ORDERS | {"SINK", "AFTER"}
 _LOOP_OPS = {"RANGE": "loop", "SPECIAL": "thread"}
-_POINTER_OPS = frozenset({"CAST", "BITCAST", "AFTER", "INDEX", "SHRINK"})
-# memory by op; if a release has one op for all spaces, its argument names the space
-_SPACE_OF = {"DEFINE_GLOBAL": "global", "DEFINE_LOCAL": "local", "DEFINE_REG": "register"}
-_MEMORY = frozenset({*_SPACE_OF, "PARAM", "BUFFER"})
-_SPACES = {"GLOBAL": "global", "LOCAL": "local", "REG": "register"}
 
 
 def read_linear(uops: Sequence[UOp], launched_by: frozenset[str] = frozenset()) -> LinearProgram:
@@ -143,7 +149,7 @@ class Reader:
         gates: list[Value] = []
         follows: list[MemoryAccess] = []
         width = 0
-        while pointer.op.name in _POINTER_OPS:
+        while pointer.op.name in POINTER_OPS:
             if pointer.op.name == "AFTER":
                 for source in pointer.src[1:]:
                     follows += [self.stores[s] for s in find_stores(source) if s in self.stores]
@@ -164,8 +170,7 @@ class Reader:
 
     def buffer_of(self, u: UOp) -> Buffer:
         if u not in self.buffers:
-            dtype = u.dtype
-            base = getattr(dtype, "base", dtype)
+            dtype, base = u.dtype, base_of(u)
             # the dtype has the size, or the first source (0.14 on)
             size = getattr(dtype, "size", None)
             if size is None:
@@ -221,65 +226,8 @@ def find_stores(ordered: UOp) -> list[UOp]:
 
 def list_stored(kernel: UOp) -> list[int]:
     """Returns the numbers of the arguments that a kernel stores to."""
-    targets = (find_under(u.src[0], _POINTER_OPS) for u in kernel.toposort() if u.op.name == "STORE")
+    targets = (find_under(u.src[0], POINTER_OPS) for u in kernel.toposort() if u.op.name == "STORE")
     return list(dict.fromkeys(slot_of(u) for u in targets if is_memory(u) and find_space(u) == "global"))
-
-
-# *** a single UOp
-
-
-def is_variable(u: UOp) -> bool:
-    if u.op.name != "PARAM":
-        return u.op.name == "DEFINE_VAR"
-    # its argument has the bounds of a variable; in the graphs of 0.13's scheduler its third and fourth source do
-    return getattr(u.arg, "vmin_vmax", None) is not None or len(u.src) > 3
-
-
-def is_memory(u: UOp) -> bool:
-    return u.op.name in _MEMORY and not is_variable(u)
-
-
-def is_pointer(u: UOp) -> bool:
-    """Whether a UOp only addresses memory: memory itself, an INDEX, a cast pointer, a SHRINK."""
-    return is_memory(find_under(u, _POINTER_OPS))
-
-
-def slot_of(memory: UOp) -> int:
-    """Returns the number that memory has among the arguments, or among the memories of its kind."""
-    number = memory.arg[0] if isinstance(memory.arg, tuple) else memory.arg
-    return number if isinstance(number, int) else number.slot
-
-
-def find_space(memory: UOp) -> str:
-    if "image" in str(memory.dtype):
-        return "image"
-    if memory.op.name in _SPACE_OF:
-        return _SPACE_OF[memory.op.name]
-    space = getattr(memory.dtype, "addrspace", None) or getattr(memory.arg, "addrspace", None)
-    return _SPACES.get(getattr(space, "name", "GLOBAL"), "global")
-
-
-def find_constant(u: UOp) -> Any:
-    """The value of a constant; 0.14 writes each constant as a cast from a dtype without a size."""
-    if u.op.name == "CAST" and u.src[0].op.name == "CONST":
-        u = u.src[0]
-    if u.op.name != "CONST" or not isinstance(u.arg, (bool, int, float)):
-        return None
-    return u.arg
-
-
-def loop_name(u: UOp) -> str:
-    """As the source has it: Lidx2, gidx0, the name of a variable."""
-    if u.op.name == "RANGE":
-        from tinygrad.uop.ops import axis_letters, range_str
-
-        return f"{axis_letters.get(u.arg[-1], '')}idx{range_str(u)}"
-    if u.op.name == "DEFINE_VAR":
-        return str(u.arg[0])
-    if isinstance(u.arg, int):
-        # a variable of 0.13's scheduler: its name is the last source
-        return str(u.src[-1].arg)
-    return str(getattr(u.arg, "name", u.arg))
 
 
 def _count_operations(u: UOp, lanes: int) -> int:
@@ -306,17 +254,6 @@ def _bounds_of(u: UOp) -> tuple[int, int] | None:
     if not isinstance(lowest, int) or not isinstance(highest, int):
         return None
     return int(lowest), int(highest)
-
-
-def lanes_of(u: UOp) -> int:
-    """How many scalars a value has: in its dtype, or in its shape (from the summer of 2026 on)."""
-    count = getattr(u.dtype, "count", 1)
-    if count > 1:
-        return count
-    try:
-        return max(1, math.prod(map(int, u.shape)))
-    except Exception:  # no shape: a scalar
-        return 1
 
 
 def _name_dtype(u: UOp) -> str:

@@ -22,6 +22,7 @@ from vmapdbg.child.program.linear import (
 )
 from vmapdbg.child.program.reach import MOST_STEPS, Integers, evaluate_sums
 from vmapdbg.model import capture as model
+from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.reference.graph import Unknown
 
 
@@ -37,7 +38,6 @@ class _Pair(NamedTuple):
 
 def find_races(program: LinearProgram, source: str) -> tuple[model.Race, ...]:
     """Returns the first race of each GLOBAL and LOCAL buffer."""
-    lines = find_source_lines(program, source)
     found: dict[str, model.Race] = {}
     for pair in _list_pairs(program):
         buffer = pair.first.buffer
@@ -49,11 +49,11 @@ def find_races(program: LinearProgram, source: str) -> tuple[model.Race, ...]:
                 element, threads = conflict
                 found[buffer.name] = model.Race(
                     buffer=buffer.name,
-                    kinds=("store" if pair.first.is_store else "load", "store" if pair.second.is_store else "load"),
+                    kinds=(pair.first.kind, pair.second.kind),
                     element=element,
                     threads=threads,
                     repeated=None if pair.repeated is None else pair.repeated.name,
-                    source_line=lines.get(pair.second),
+                    source_line=find_source_lines(program, source).get(pair.second),
                 )
     return tuple(found.values())
 
@@ -65,15 +65,15 @@ def _list_pairs(program: LinearProgram) -> list[_Pair]:
     order = program.order
     places = {step: place for place, step in enumerate(order) if isinstance(step, MemoryAccess)}
     ends = {step: place for place, step in enumerate(order) if isinstance(step, ProgramLoop)}
-    for first, second in itertools.combinations(places, 2):
-        if first.buffer is not second.buffer or not (first.is_store or second.is_store):
+    groups = group_equal(places, lambda access: access.buffer)
+    for first, second in itertools.chain.from_iterable(itertools.combinations(group, 2) for group in groups):
+        if not (first.is_store or second.is_store):
             continue
-        space = first.buffer.space
-        common = tuple(loop for loop in first.loops if loop in second.loops and loop.op == "loop")
-        if space == "global":
+        if first.buffer.space == "global":
             found.append(_Pair(first, second, (), None))
-        if space != "local":
+        if first.buffer.space != "local":
             continue
+        common = tuple(loop for loop in first.loops if loop in second.loops and loop.op == "loop")
         start, end = places[first], places[second]
         if "barrier" not in order[start:end]:
             found.append(_Pair(first, second, common, None))
@@ -87,12 +87,12 @@ def _list_pairs(program: LinearProgram) -> list[_Pair]:
 def _find_conflict(program: LinearProgram, pair: _Pair) -> tuple[int, tuple[int, int]] | None:
     """Returns an element that two threads access, and the two, counted over the threads of a group (of a launch, for
     GLOBAL memory); None if each element belongs to one thread. Raises Unknown."""
-    import numpy as np
-
     is_local = pair.first.buffer.space == "local"
     threads = [loop for loop in program.threads if loop.is_thread and (loop.name.startswith("l") or not is_local)]
     if not threads:
         return None
+    import numpy as np
+
     groups = [loop for loop in program.threads if loop not in threads]
     shared = [*groups, *pair.common, *filter(None, [pair.repeated])]
     used = set(walk([*pair.first.addressing, *pair.second.addressing], set(program.loops) | set(program.threads)))
