@@ -113,6 +113,17 @@ class OverwrittenInput:
     number: int | None
 
 
+@dataclass(frozen=True)
+class Misplaced:
+    """A wrong output whose right values are in the buffer of `node`, which kernel number `kernel` wrote; its tensor has
+    another buffer, of `shown`, by kernel number `shown_kernel` (None: a copy). The tensor map is wrong."""
+
+    node: int
+    kernel: int | None
+    shown: int
+    shown_kernel: int | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class OutputCheck:
     """One tensor that the snippet realized, or one of its buffers, compared with the reference.
@@ -128,6 +139,8 @@ class OutputCheck:
     - `writer`, `writer_node`: the compute kernel that wrote to a buffer that changed, and the node that it should have
       written; None if unknown.
     - `stale`, `overwritten`: why an output is wrong, if it was read at the wrong time.
+    - `exchanged`: the numbers of two inputs of TinyJit's function: with them exchanged, a replay's values are right.
+    - `misplaced`: its values are in the buffer of another tensor.
     - `line`: the line of a pending write.
     - `oracle` is always `numpy`, `rows` always None: other oracles were removed.
     """
@@ -145,6 +158,8 @@ class OutputCheck:
     writer_node: int | None = None
     overwritten: tuple[OverwrittenInput, ...] = ()
     line: str | None = None
+    exchanged: tuple[int, int] | None = None
+    misplaced: Misplaced | None = None
 
 
 @dataclass(frozen=True)
@@ -188,20 +203,42 @@ class UnwrittenElements:
 
 
 @dataclass(frozen=True)
+class WrongVariable:
+    """A variable of a kernel that gives the wrong values with the value `got`, and the right ones with `expected`."""
+
+    name: str
+    got: int
+    expected: int
+
+
+@dataclass(frozen=True)
+class WrongLaunch:
+    """How a kernel ran otherwise than its schedule says, if numpy gives the right values with what the schedule says.
+
+    - `arguments`: the numbers of arguments that got other buffers; if only the values show it, two that were exchanged.
+    - `variable`: a variable with another value. Only the values show it.
+    - Without both: the kernels ran in another order.
+    """
+
+    arguments: tuple[int, ...] = ()
+    variable: WrongVariable | None = None
+
+
+@dataclass(frozen=True)
 class KernelFault:
     """Who made a wrong buffer. The kernel as scheduled is run by numpy on what it really read; if that is right, its
     linear program is run, too.
 
     - `made_by`: `scheduler`, the kernel as scheduled is wrong; `codegen`, only the linear program is wrong; `compiler`,
       both are right, so the renderer, the compiler or the machine made the fault; `lowering`, one of the latter two,
-      because the linear program could not be run; `launch`, all are right, and the kernel as scheduled gives the
-      wrong values with two of its arguments exchanged; `not-told`, unknown.
+      because the linear program could not be run; `launch`, it did not run as its schedule says; `not-told`, unknown.
     - `is_same`: the kernel or program gives the same wrong values.
     - `reason`: why `made_by` is unknown; how the linear program is wrong if it gives no values; or, for `compiler`, why
       the kernel as scheduled could not be run.
     - `stale`: the arguments that it read at a wrong time, if that alone explains the fault.
     - `is_promoted`: C's integer promotion alone explains the fault: C computes integers smaller than an int as int.
     - `unwritten`: elements that nothing has written, in its result, or used by it.
+    - `launch`: how it was launched, if the launch made the fault.
     """
 
     made_by: Maker
@@ -210,6 +247,7 @@ class KernelFault:
     stale: tuple[StaleRead, ...] = ()
     is_promoted: bool = False
     unwritten: tuple[UnwrittenElements, ...] = ()
+    launch: WrongLaunch | None = None
 
 
 @dataclass(frozen=True)

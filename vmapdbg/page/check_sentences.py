@@ -118,8 +118,6 @@ def describe_maker(fault: result.KernelFault) -> str:
     reason = format_known(" ({})", fault.reason)
     if fault.made_by == "not-told":
         return f"whether the scheduler made the fault is not known: {fault.reason}"
-    if fault.made_by == "launch":
-        return f"{_RIGHT} if its arguments are in the scheduler's order: it was launched with two of them exchanged"
     if fault.made_by == "lowering":
         return f"{_RIGHT}: code generation or the compiler made the fault{reason}"
     if fault.made_by == "codegen" and reason:
@@ -135,6 +133,19 @@ def describe_maker(fault: result.KernelFault) -> str:
     if fault.is_same:
         return "the kernel as scheduled computes the same wrong values: the scheduler made the fault"
     return "the kernel as scheduled computes wrong values, too, but others: the scheduler made a fault"
+
+
+def describe_launch(index: ScheduleIndex, launch: result.WrongLaunch, number: int | None) -> str:
+    """Returns a sentence about how kernel `number` ran otherwise than its schedule says."""
+    if launch.variable is not None:
+        name, got = launch.variable.name, launch.variable.got
+        right = f"{_RIGHT} with the schedule's {name} = {launch.variable.expected}"
+        return f"{right}: with {name} = {got} it gives the wrong values"
+    if not launch.arguments:
+        return f"{_RIGHT} in the schedule's order: the kernels were launched in another order"
+    names = [name_argument(index, number, argument) for argument in launch.arguments]
+    buffers = f"schedule's {inflect(len(names), 'buffer', 'buffers')} as {' and '.join(names)}"
+    return f"{_RIGHT} with the {buffers}: it was launched with {inflect(len(names), 'another', 'others')}"
 
 
 _STALE = "a stale reader: it was made before the write, is computed after it, and reads what the write left"
@@ -160,6 +171,11 @@ def explain_value(output: result.OutputCheck) -> list[str]:
         buffer = format_known("assigned buffer {}", stale.buffer) or "an assigned buffer"
         read = f"{name}it is the value from reading {buffer} {was} the write to it"
         sentences.append(f"{read}; it should be read {should} the write")
+    if output.exchanged is not None:
+        one, other = output.exchanged
+        sentences.append(
+            f"the replay exchanges inputs {one} and {other} of the function: with that numpy gives this value"
+        )
     if output.overwritten:
         numbers = [one.number for one in output.overwritten]
         inputs = [f"input {number} of the function" for number in numbers if number is not None]
@@ -201,6 +217,8 @@ def explain_output(index: ScheduleIndex, check: result.ScheduleCheck, output: re
         text = f"{index.name_kernel(output.writer)} writes {index.label(output.writer_node)} there"
         return [Sentence(text, node and node.line)]
     sentences = explain_value(output)
+    if output.misplaced is not None:
+        sentences.append(describe_misplaced(index, output.misplaced))
     if output.of == "pending":
         sentences.append(VANISHED)
     if output.is_written is False:
@@ -216,10 +234,11 @@ def explain_buffer(index: ScheduleIndex, check: result.ScheduleCheck, buffer: re
         text = f"it has no dimension for the ambient range {name}: each step writes the same place, one of them wins"
         yield Sentence(text)
     right = {one.node for one in check.buffers if one.comparison is not None and not one.is_wrong}
+    launch = buffer.fault and buffer.fault.launch
     if buffer.misread is not None:
         node = index.node(buffer.misread.node)
         yield Sentence(describe_misread(buffer.misread, index), node and node.line)
-    elif buffer.reads and right.issuperset(buffer.reads) and not lost and not buffer.stale:
+    elif buffer.reads and right.issuperset(buffer.reads) and not lost and not buffer.stale and not launch:
         read = "the buffer that its kernel reads is"
         if len(buffer.reads) > 1:
             read = f"all {len(buffer.reads)} buffers that it reads are"
@@ -227,11 +246,19 @@ def explain_buffer(index: ScheduleIndex, check: result.ScheduleCheck, buffer: re
     for stale in buffer.stale:
         yield Sentence(describe_stale(index, stale, buffer.kernel))
     if buffer.fault is not None:
-        yield Sentence(describe_maker(buffer.fault), is_cause=False)
+        told = describe_maker(buffer.fault) if launch is None else describe_launch(index, launch, buffer.kernel)
+        yield Sentence(told, is_cause=False)
         if buffer.fault.is_promoted:
             yield Sentence(_PROMOTED)
         for one in buffer.fault.unwritten:
             yield Sentence(describe_unwritten_elements(index, one, buffer.kernel))
+
+
+def describe_misplaced(index: ScheduleIndex, found: result.Misplaced) -> str:
+    """Returns `its values are in the buffer of ADD 12, which E_4 #0 wrote; its tensor has the buffer of ...`."""
+    own = f"{index.label(found.node)}, which {index.name_kernel(found.kernel)} wrote"
+    shown = f"{index.label(found.shown)}, which {index.name_kernel(found.shown_kernel)} wrote"
+    return f"its values are in the buffer of {own}; its tensor has the buffer of {shown}: the tensor map is wrong"
 
 
 def describe_misread(misread: result.Misread, index: ScheduleIndex) -> str:

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vmapdbg.check.result import Comparison, KernelFault, StaleRead, UnwrittenElements
+from vmapdbg.check.result import Comparison, KernelFault, StaleRead, UnwrittenElements, WrongLaunch, WrongVariable
 from vmapdbg.child.compare.reference_values import ReadContents
-from vmapdbg.child.evidence.evidence import Evidence, KernelRun, WrittenBuffer
+from vmapdbg.child.evidence.evidence import Evidence, KernelRun, Version, WrittenBuffer
 from vmapdbg.child.evidence.filling import clear_unwritten, find_unwritten, make_filling
 from vmapdbg.child.program.interpret import Interpreter, LeavesMemory, ReadsOutside
 from vmapdbg.child.program.linear_reader import read_memories
 from vmapdbg.child.program.programs import load_program
+from vmapdbg.child.program.uops import is_variable, loop_name
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.values.numbers import Array, decode, encode, find_close, view_elements
@@ -78,7 +79,8 @@ def _find_maker(evidence: Evidence, wrong: WrongBuffer) -> KernelFault:
     reason = run.refused
     if run.kernel is not None:
         try:
-            fault = _find_scheduled_fault(evidence, wrong, run.kernel)
+            fault = _find_wrong_launch(evidence, wrong, run.kernel)
+            fault = fault or _find_scheduled_fault(evidence, wrong, run.kernel)
             return fault or _explain_compiled(run.kernel, wrong, find_linear_fault(wrong))
         except Unknown as error:
             reason = str(error)
@@ -153,12 +155,19 @@ def _find_dtypes(uops: Sequence[Any]) -> dict[int, str]:
 
 
 def _run(
-    wrong: WrongBuffer, program: str, names: Sequence[str | None], is_linear: bool = False, promotes: bool = False
+    wrong: WrongBuffer,
+    program: str,
+    names: Sequence[str | None],
+    is_linear: bool = False,
+    promotes: bool = False,
+    changed: Mapping[str, int] = {},
 ) -> bool | None:
-    """Runs a kernel that was kept with the name `program`, on the contents `names` of its arguments. Returns None if
-    the wrong elements are right then; else whether they are wrong in the same way. Raises Unknown."""
+    """Runs a kernel that was kept with the name `program`, on the contents `names` of its arguments, with `changed`
+    values of variables. Returns None if the wrong elements are right then; else whether they are wrong in the same way.
+    Raises Unknown."""
     with _numpy_refusals():
         uops, variables = load_program(wrong.read(program))
+        variables = {**variables, **changed}
         dtypes = _find_dtypes(uops)
         contents = {slot: load(array) for slot, array in read_arguments(dtypes, names, wrong).items()}
         wanted = wrong.mark_elements(MOST_COMPUTED)
@@ -177,11 +186,16 @@ def _run(
 
 def _explain_compiled(kernel: str, wrong: WrongBuffer, fault: KernelFault) -> KernelFault:
     """Returns the fault of a kernel that is right as scheduled: the launch made it if the kernel gives the wrong values
-    with two of its arguments exchanged. A fault of the compiled code says whether C's integer promotion makes it."""
+    with two of its arguments exchanged, or with another value of a variable. A fault of the compiled code says whether
+    C's integer promotion makes it."""
     if fault.made_by in {"compiler", "lowering"}:
         with contextlib.suppress(Unknown):
-            if any(_run(wrong, kernel, names) is True for names in _exchange_arguments(wrong)):
-                return KernelFault("launch", is_same=True)
+            for pair, names in _exchange_arguments(wrong):
+                if _run(wrong, kernel, names) is True:
+                    return KernelFault("launch", is_same=True, launch=WrongLaunch(pair))
+            for one in _change_variables(wrong, kernel):
+                if _run(wrong, kernel, wrong.buffer.run.arguments, changed={one.name: one.got}) is True:
+                    return KernelFault("launch", is_same=True, launch=WrongLaunch(variable=one))
             is_promoted = _run(wrong, kernel, wrong.buffer.run.arguments, promotes=True) is True
             return replace(fault, is_promoted=is_promoted)
     return fault
@@ -200,8 +214,54 @@ def _find_scheduled_fault(evidence: Evidence, wrong: WrongBuffer, kernel: str) -
     return KernelFault("scheduler", is_same=True, stale=_find_stale_reads(evidence, wrong, kernel))
 
 
-def _exchange_arguments(wrong: WrongBuffer) -> Iterator[list[str | None]]:
-    """Yields what the arguments held, each time with two of them exchanged. Only inputs of the same size and with other
+def _find_wrong_launch(evidence: Evidence, wrong: WrongBuffer, kernel: str) -> KernelFault | None:
+    """Returns the fault if a kernel did not get the schedule's buffers, or did not run in the schedule's order, and is
+    right with what it should have read."""
+    run = wrong.buffer.run
+    tried: list[tuple[Sequence[str | None], WrongLaunch]] = []
+    if run.planned:
+        pairs = enumerate(zip(run.planned, run.arguments, strict=True))
+        others = tuple(number for number, (name, other) in pairs if name != other)
+        tried.append((run.planned, WrongLaunch(others)))
+    if evidence.is_reordered:
+        tried.append((_read_in_order(evidence, wrong.buffer), WrongLaunch()))
+    for names, launch in tried:
+        with contextlib.suppress(Unknown):
+            if _run(wrong, kernel, names) is None:
+                return KernelFault("launch", launch=launch)
+    return None
+
+
+def _read_in_order(evidence: Evidence, buffer: WrittenBuffer) -> list[str | None]:
+    """Returns what the arguments of a kernel hold if all launches run in the schedule's order."""
+    places: dict[int | None, int] = {one.launch: place for place, one in enumerate(evidence.buffers)}
+    place = places[buffer.launch]
+
+    def find_place(version: Version) -> int:
+        return -1 if version.launch is None else places.get(version.launch, place)
+
+    found: list[str | None] = []
+    for versions in buffer.run.versions:
+        before = [version for version in versions if find_place(version) < place]
+        found.append(max(before, key=find_place).name if before else None)
+    return found
+
+
+def _change_variables(wrong: WrongBuffer, kernel: str) -> Iterator[WrongVariable]:
+    """Yields other values of the variables of a kernel: next to its own, their bounds, and those of other variables."""
+    uops, variables = load_program(wrong.read(kernel))
+    for u in filter(is_variable, uops):
+        if (name := loop_name(u)) not in variables:
+            continue
+        own, low, high = variables[name], int(u.vmin), int(u.vmax)
+        others = dict.fromkeys([own - 1, own + 1, *variables.values(), low, high])
+        for other in others:
+            if other != own and low <= other <= high:
+                yield WrongVariable(name, other, own)
+
+
+def _exchange_arguments(wrong: WrongBuffer) -> Iterator[tuple[tuple[int, int], list[str | None]]]:
+    """Yields two arguments, and what all held with these exchanged. Only inputs of the same size and with other
     contents are exchanged."""
     names = wrong.buffer.run.arguments
     sizes = {number: len(wrong.read(name)) for number, name in enumerate(names) if number and name is not None}
@@ -210,7 +270,7 @@ def _exchange_arguments(wrong: WrongBuffer) -> Iterator[list[str | None]]:
         exchanged = list(names)
         exchanged[one], exchanged[other] = names[other], names[one]
         if names[one] != names[other]:
-            yield exchanged
+            yield (one, other), exchanged
 
 
 def _find_stale_reads(evidence: Evidence, wrong: WrongBuffer, kernel: str) -> tuple[StaleRead, ...]:

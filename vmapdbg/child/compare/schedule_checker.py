@@ -16,6 +16,7 @@ from vmapdbg.check.result import (
     BufferCheck,
     Comparison,
     ExpectedOutput,
+    Misplaced,
     NumberFault,
     OutputCheck,
     OverwrittenInput,
@@ -74,6 +75,8 @@ class ScheduleChecker:
         if passed is not None and any(output.comparison.status == "wrong" for output in outputs):
             walk = BufferWalk(evidence, self.open(passed)).walk
             buffers = self.attempt(Left("launches", 0, "the buffers between its kernels: "), walk) or []
+            if not any(one.is_wrong for one in buffers):
+                outputs = list(map(self.place, outputs))
         failed_kernel = evidence.failed_kernel
         if failed_kernel is None and evidence.crash is not None:
             failed_kernel = evidence.crash.kernel
@@ -99,6 +102,13 @@ class ScheduleChecker:
             is_sharded=evidence.is_sharded,
             numbers=tuple(filter(None, numbers)),
         )
+
+    def place(self, output: OutputCheck) -> OutputCheck:
+        """Adds to a wrong output where its values are, if its tensor has the buffer of another one."""
+        if output.comparison.status != "wrong" or output.of != "output":
+            return output
+        left = Left("outputs", 0, "which buffer its tensor has: ", output.number)
+        return replace(output, misplaced=self.attempt(left, self.find_misplaced, output))
 
     def find_number_faults(self) -> list[NumberFault | None]:
         """Returns what makes the compared numbers go wrong. Those that are computed of memory that nothing has written
@@ -200,6 +210,8 @@ class ScheduleChecker:
             if not isinstance(other, str) and self.is_close(graph, meant.slot, got, _repeat(other, copies)):
                 return replace(check, stale=_stale_reader(meant))
         left = Left("outputs", 0, "when it was read: ", number)
+        if (pair := self.attempt(left, self.find_exchanged, values, is_got)) is not None:
+            return replace(check, exchanged=pair)
         stale = self.attempt(left, find_stale_value, self.evidence, values, root, is_got)
         return replace(check, stale=stale, overwritten=self.attempt(left, self.find_overwritten, values, is_got) or ())
 
@@ -233,6 +245,37 @@ class ScheduleChecker:
             if is_got(values.replace({changed.slot: later[changed.slot] for changed in chosen})):
                 return tuple(OverwrittenInput(changed.input_number) for changed in chosen)
         return ()
+
+    def find_exchanged(self, values: ReferenceValues, is_got: IsGot) -> tuple[int, int] | None:
+        """Returns the numbers of two inputs of TinyJit's function that explain a wrong output if they are exchanged."""
+        graph, numbers = values.graph, self.evidence.input_numbers
+        for one, other in itertools.islice(itertools.combinations(numbers, 2), _MOST_BUFFERS):
+            nodes, contents = (graph.nodes[one], graph.nodes[other]), (graph.inputs[one], graph.inputs[other])
+            if nodes[0] != nodes[1] or contents[0] == contents[1]:
+                continue
+            found = values.evaluate_all([one, other])
+            if is_got(values.replace({one: found[1], other: found[0]})):
+                first, second = sorted((numbers[one], numbers[other]))
+                return first, second
+        return None
+
+    def find_misplaced(self, output: OutputCheck) -> Misplaced | None:
+        """Returns where the values of a wrong output are, if its tensor has the buffer of another one."""
+        asked, got = self.graphs[0], self.evidence.graphs["got"]
+        root = asked.values.roots[output.number]
+        right = asked.values.evaluate([root])[0]
+        reached = got.reach([self.evidence.outputs[output.number]])
+        names = {name for slot, every in got.inputs.items() if slot in reached for name in every}
+        shown = [one for one in self.evidence.buffers if one.blob in names]
+        if isinstance(right, str) or len(names) != 1 or len(shown) != 1:
+            return None
+        for one in self.evidence.buffers:
+            data = self.read(one.blob)
+            if one.blob in names or one.dtype != right.dtype or len(data) != len(right.data):
+                continue
+            if self.is_close(asked, root, replace(right, data=data), right):
+                return Misplaced(one.node, one.kernel, shown[0].node, shown[0].kernel)
+        return None
 
     def check_held(self, graph: ComparedGraph) -> list[OutputCheck]:
         """Compares the buffers of the snippet that it assigns to, and the buffers that changed without an assign."""

@@ -60,7 +60,8 @@ class KernelRun:
     """A launch of a kernel: the name of the kernel as the scheduler made it (None for the reason `refused`), and the
     names of what its arguments held right before it (None: nothing yet). `linear` is the name of its linear program,
     None for the reason `linear_refused`. `versions` has what each argument is known to have held during the schedule,
-    in order; `held` has the position of what it held for this launch, None: unknown."""
+    in order; `held` has the position of what it held for this launch, None: unknown. `planned` has the names of what
+    the schedule's buffers held then, if other buffers were its arguments."""
 
     kernel: str | None = None
     arguments: tuple[str | None, ...] = ()
@@ -69,6 +70,7 @@ class KernelRun:
     linear_refused: str | None = None
     versions: tuple[tuple[Version, ...], ...] = ()
     held: tuple[int | None, ...] = ()
+    planned: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -154,8 +156,10 @@ class Evidence:
     `lost` are writes to what it reads that no schedule has, `cut` gradients that an ASSIGN cuts off, `gradients` all
     that were asked for since the schedule before, `unwritten` what it reads and no kernel wrote. `changed` are buffers
     that a replay reads and nothing in the call assigns to, but that changed. `meant` has the outputs whose roots are
-    not their graphs. `switches` has the values of tinygrad's switches then. `environment` is of a schedule that raised:
-    the snippet may change it, and not every switch is a ContextVar."""
+    not their graphs. `is_reordered`: the kernels ran in another order than the schedule's, which `buffers` has.
+    `input_numbers` maps slots of `asked` to the numbers of TinyJit's inputs. `switches` has the values of tinygrad's
+    switches then. `environment` is of a schedule that raised: the snippet may change it, and not every switch is a
+    ContextVar."""
 
     schedule: int
     line: str | None
@@ -180,6 +184,8 @@ class Evidence:
     unwritten: list[UnwrittenRead] = field(default_factory=list)
     changed: list[HeldBuffer] = field(default_factory=list)
     meant: dict[int, Meant] = field(default_factory=dict[int, Meant])
+    is_reordered: bool = False
+    input_numbers: dict[int, int] = field(default_factory=dict[int, int])
     switches: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
     environment: dict[str, str] = field(default_factory=dict[str, str])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -111,6 +112,10 @@ def _bytes_of(buffer: Any) -> tuple[int, int]:
     return buffer.offset, buffer.offset + buffer.nbytes
 
 
+def _is_same(one: Any, other: Any) -> bool:
+    return one.base is other.base and _bytes_of(one) == _bytes_of(other)
+
+
 def _do_overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
@@ -130,6 +135,9 @@ class LaunchKeeper:
         self._programs: dict[int, Sequence[UOp]] = {}  # launch -> its linear program
         # launch -> for each argument its memory, and the number of the version that it held (None: no contents)
         self._read: dict[int, list[tuple[PartOfMemory, int | None]]] = {}
+        # launch -> the buffers that the schedule has for it, if it got others, and what they held
+        self._planned: dict[int, tuple[list[Any], tuple[str | None, ...]]] = {}
+        self.is_reordered = False  # whether kernels ran in another order than the schedule's
         # buffer that has its memory -> (first byte, end) of parts of it; it keeps no memory alive
         self._parts: WeakKeyDictionary[Any, dict[tuple[int, int], PartOfMemory]] = WeakKeyDictionary()
 
@@ -156,8 +164,21 @@ class LaunchKeeper:
                     self.live.before_write(one)
             if not any(buffer is None or hasattr(buffer, "bufs") for buffer in buffers):
                 self._read[index] = list(map(self._keep, buffers))
+                self._keep_planned(index, buffers)
         except BlobsFull:
             self.is_full = True
+
+    def _keep_planned(self, index: int, buffers: Sequence[Any]) -> None:
+        """Keeps what the schedule's arguments hold, if a launch gets others. Raises BlobsFull."""
+        planned = self.steps[index].find_arguments()
+        if None in planned or len(planned) != len(buffers) or any(hasattr(one, "bufs") for one in planned):
+            return
+        if any(not _is_same(one, other) for one, other in zip(planned, buffers, strict=True)):
+            held = (self._name(*self._keep(one)) for one in planned)
+            self._planned[index] = planned, tuple(held)
+
+    def _name(self, part: PartOfMemory, version: int | None) -> str | None:
+        return None if version is None else part.versions[version].name
 
     def _keep(self, buffer: Any) -> tuple[PartOfMemory, int | None]:
         part = self._find_part(buffer)
@@ -181,9 +202,11 @@ class LaunchKeeper:
         step, following = self.steps[index], self.steps[index + 1 : index + 2]
         if step.is_repeated and any(one.is_repeated and one.ast is step.ast for one in following):
             return  # the next launch writes it, too: steps of an OUTER range
-        written = list_parts(buffers[0])
+        # what the schedule's output holds, if the launch got another
+        output = self._planned[index][0][0] if index in self._planned else buffers[0]
+        written = list_parts(output)
         try:
-            names = self.folder.keep_all(buffers[0])
+            names = self.folder.keep_all(output)
         except BlobsFull:
             self.is_full = True
             return
@@ -223,8 +246,15 @@ class LaunchKeeper:
         if len(sizes) != len(asts):
             devices = (kernel.buffers[0].device for kernel in first.kernels)
             sizes = [len(device) if isinstance(device, tuple) else 1 for device in devices]
-        numbers = iter(range(len(asts)))
-        return [tuple(itertools.islice(numbers, size)) for size in sizes] if sum(sizes) == len(asts) else None
+        if sum(sizes) != len(asts):
+            return None
+        order = list(range(len(asts)))
+        kernels = [kernel.ast for kernel in first.kernels]
+        if asts != kernels and Counter(asts) == Counter(kernels):
+            self.is_reordered = True
+            order.sort(key=lambda number: kernels.index(asts[number]))
+        numbers = iter(order)
+        return [tuple(itertools.islice(numbers, size)) for size in sizes]
 
     def pack_buffers(
         self, evidence: Evidence, passed: PassRecord, groups: Sequence[tuple[int, ...]], packer: Packer
@@ -252,7 +282,7 @@ class LaunchKeeper:
             if len(parts) > 1:
                 parts = [self._join_parts(parts)]
             evidence.buffers += parts
-        evidence.graphs["passed"] = packer.graph
+        evidence.graphs["passed"], evidence.is_reordered = packer.graph, self.is_reordered
         evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
         evidence.range_names[DEVICES] = "device"
 
@@ -278,12 +308,13 @@ class LaunchKeeper:
         linear, linear_refused = self._keep_program(self._programs[index], step.variables, "its linear program")
         return KernelRun(
             kernel=kernel,
-            arguments=tuple(None if version is None else part.versions[version].name for part, version in read),
+            arguments=tuple(self._name(part, version) for part, version in read),
             refused=refused,
             linear=linear,
             linear_refused=linear_refused,
             versions=tuple(tuple(part.versions) for part, _ in read),
             held=tuple(version for _, version in read),
+            planned=self._planned[index][1] if index in self._planned else (),
         )
 
     def _keep_program(

@@ -90,7 +90,10 @@ class Replay:
         call = self.known.realized[index]
         evidence = Evidence(call.evidence.schedule, self.line, replay=self.number)
         graph = replace(schedule.graph, nodes=list(schedule.graph.nodes), inputs={})
+        inputs = self._list_inputs()
         for slot, (u, time) in schedule.reads.items():
+            if u in inputs:
+                evidence.input_numbers[slot] = inputs.index(u)
             names = (self.before if time == "before" else after).get(self._find_read(u, time))
             if names is not None:
                 graph.inputs[slot] = names
@@ -110,10 +113,13 @@ class Replay:
         self._keep_changed(evidence, schedule)
         return evidence
 
+    def _list_inputs(self) -> list[UOp]:
+        given = self.known.given.inputs
+        return [given[path] for path in sorted(given, key=len)]  # tinygrad's order: arguments before their items
+
     def _keep_changed(self, evidence: Evidence, schedule: ScheduleGraph) -> None:
         """Keeps buffers that a schedule reads and the replay overwrote without an assign: earlier outputs as inputs."""
-        given = self.known.given.inputs
-        inputs = [given[path] for path in sorted(given, key=len)]  # tinygrad's order: arguments before their items
+        inputs = self._list_inputs()
         for slot, (u, _) in schedule.reads.items():
             now = self._find(u)
             is_given = not self.known.does_write(u.buffer) and self.known.does_write(now.buffer)

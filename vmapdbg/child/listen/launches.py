@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Protocol
+from weakref import ref
 
 from vmapdbg.child.listen.guard import Watched, setting
 from vmapdbg.child.listen.releases import DEVICE_NUMBER
@@ -19,11 +20,13 @@ SCHEDULE_MAKERS = ("create_linear_with_vars", "complete_create_schedule_with_var
 
 @dataclass(frozen=True)
 class PlannedLaunch:
-    """A launch that will run, and the values of its variables. `is_repeated`: it runs many times, with other values."""
+    """A launch that will run, and the values of its variables. `is_repeated`: it runs many times, with other values.
+    `find_arguments` returns its Buffers as the schedule has them, None for a Buffer that is gone."""
 
     ast: UOp
     variables: Mapping[str, int] = field(default_factory=dict)
     is_repeated: bool = False
+    find_arguments: Callable[[], list[Any]] = list
 
 
 class LaunchWatcher(Protocol):
@@ -116,7 +119,12 @@ class _ExecItems:
         known = dict(var_vals or {})
         # each of several devices has memory of its own
         planned = [
-            PlannedLaunch(item.ast, {**known, **item.fixedvars}, bool(item.fixedvars.keys() - {DEVICE_NUMBER}))
+            PlannedLaunch(
+                ast=item.ast,
+                variables={**known, **item.fixedvars},
+                is_repeated=bool(item.fixedvars.keys() - {DEVICE_NUMBER}),
+                find_arguments=_refer_to(item.bufs),
+            )
             for item in schedule
         ]
         self.watcher.begins(planned)
@@ -159,7 +167,8 @@ class _Calls:
 
     def on_linear(self, run: Callable[..., Any], linear: UOp, var_vals: Any = None, *rest: Any, **options: Any) -> Any:
         known = dict(var_vals or {})
-        self.watcher.begins([PlannedLaunch(call.src[0], known) for call in linear.src])
+        planned = [PlannedLaunch(call.src[0], known, find_arguments=_refer_to_call(call)) for call in linear.src]
+        self.watcher.begins(planned)
         with setting(self, "next", 0):
             return run(linear, var_vals, *rest, **options)
 
@@ -187,16 +196,17 @@ class _Calls:
             self.next = index + 1
 
 
-def _find_resolver(changes: Any, realize: ModuleType) -> Callable[[UOp, Any], list[UOp]]:
+def _find_resolver(changes: Any, realize: Any) -> Callable[[UOp, Any], list[UOp]]:
+    """Returns a function that finds the arguments of a CALL as tinygrad does then."""
     stock: Any = getattr(realize, "resolve_params", None)
     if stock is None:
         return lambda call, context: [u for u in call.src[1:] if u.op.name != "BIND"]  # in April 2026
     # some commits give it the context
     if "ctx" in inspect.signature(stock).parameters:
         changes.expect(realize, "resolve_params", "ctx", "call")
-        return lambda call, context: stock(context, call)
+        return lambda call, context: realize.resolve_params(context, call)
     changes.expect(realize, "resolve_params", "call", "inputs")
-    return lambda call, context: stock(call, context.input_uops)
+    return lambda call, context: realize.resolve_params(call, context.input_uops)
 
 
 def _linear_of(program: Any) -> Sequence[UOp]:
@@ -272,8 +282,25 @@ def list_captured(captured: Any) -> Iterator[tuple[UOp, list[Any]]]:
         return
     for call in list_calls(captured.linear):
         if call.src[0].op.name != "CUSTOM_FUNCTION":
-            arguments = (u for u in call.src[1:] if not getattr(u, "is_bound_var", u.op.name == "BIND"))
-            yield call.src[0], list(map(_find_captured_argument, arguments))
+            yield call.src[0], list(map(_find_captured_argument, _list_memory_of(call)))
+
+
+def _list_memory_of(call: UOp) -> list[UOp]:
+    """Returns the arguments of a CALL that are no variables."""
+    return [u for u in call.src[1:] if not getattr(u, "is_bound_var", u.op.name == "BIND")]
+
+
+def _refer_to_call(call: UOp) -> Callable[[], list[Any]]:
+    """Returns a function that returns the Buffers of a CALL; none if it has parameters."""
+    arguments = _list_memory_of(call)
+    is_known = not any(u.op.name == "PARAM" for argument in arguments for u in argument.toposort())
+    return lambda: [u.buffer for u in arguments] if is_known else []
+
+
+def _refer_to(buffers: Iterable[Any]) -> Callable[[], list[Any]]:
+    """Returns a function that returns Buffers, and does not keep their memory."""
+    known = [ref(buffer) if buffer is not None else lambda: None for buffer in buffers]
+    return lambda: [one() for one in known]
 
 
 def _find_captured_argument(u: UOp) -> Any:
