@@ -86,15 +86,16 @@ def test_the_first_step_of_a_training_that_makes_them(tmp_path: Path) -> None:
     assert "all right" not in done.stdout
 
 
-# what loses the digits: the code on line 3 -> op, dtype, line
-LOSES: dict[str, tuple[str, str]] = {
-    "y = (x + 1e5).square().mean() - (x + 1e5).mean().square()": ("add", "float"),
+# what loses the digits: the code on line 3 -> op, dtype, and the edits that keep them
+LOSES: dict[str, tuple[str, str, list[str]]] = {
+    "y = (x + 1e5).square().mean() - (x + 1e5).mean().square()": ("add", "float", ["double", "subtract-mean"]),
     "y = (x.half().reshape(-1, 1) * 0.001).expand(6, 8192).contiguous().sum(1, dtype=dtypes.half)": (
         "reduce add",
         "half",
+        ["float"],
     ),
-    "y = (x * 3.3e7 + 0.1).sin()": ("sin", "float"),
-    "y = (x * 1e-9 + 1).log()": ("log2", "float"),
+    "y = (x * 3.3e7 + 0.1).sin()": ("sin", "float", ["double"]),
+    "y = (x * 1e-9 + 1).log()": ("log2", "float", ["double"]),
 }
 
 
@@ -102,8 +103,11 @@ LOSES: dict[str, tuple[str, str]] = {
 def test_the_op_that_loses_digits(line: str, tmp_path: Path) -> None:
     document = check(f"{HEAD}{line}\ny.realize()\n", tmp_path, status=1)
     found = [fault for one in document["schedules"] for fault in one["numbers"]]
-    assert [(one["kind"], one["op"], one["dtype"]) for one in found] == [("lost-digits", *LOSES[line])]
+    op, dtype, edits = LOSES[line]
+    assert [(one["kind"], one["op"], one["dtype"]) for one in found] == [("lost-digits", op, dtype)]
     assert found[0]["digits"] < 2
+    assert [edit["kind"] for edit in found[0]["edits"]] == edits
+    assert all(edit["digits"] > 3 for edit in found[0]["edits"])
     assert [(one["code"], one["line"]) for one in document["findings"]] == [("VD302", "snippet.py:3")]
 
 
@@ -113,6 +117,7 @@ x = (Tensor.rand(4, 512).realize() + 100).realize()
 ((x - x.mean(1, keepdim=True)) ** 2).mean(1).realize()
 x.layernorm().realize()
 (x - 100).half().softmax().realize()
+(x - 100).to("PYTHON").cast(dtypes.fp8e4m3).float().realize()
 x.bfloat16().sum(1).realize()
 # zero, but for rounding
 (x - x * 1.0).realize()

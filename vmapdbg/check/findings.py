@@ -167,7 +167,7 @@ def sum_up(checks: Iterable[CheckedSchedule], counted: Account | None = None, re
             new = ProgramFinding(NEVER_WRITTEN, check.line, (one.test,), 1, unwritten=read)
             _add(wrong, (check.line, NEVER_WRITTEN, read), new)
         for fault in check.numbers:
-            if fault.op is not None:
+            if fault.is_finding:
                 new = ProgramFinding(NUMBERS[fault.kind], fault.line, (one.test,), 1, replay=check.replay, number=fault)
                 _add(numbers, fault.origin, new)
         if check.crash is not None:

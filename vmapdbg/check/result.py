@@ -20,6 +20,7 @@ CheckedKind = Literal["output", "assigned", "input", "live", "unchosen", "pendin
 OrderKind = Literal["stale reader", "early reader"]
 Filling = Literal["zero", "nan"]
 Maker = Literal["scheduler", "lowering", "codegen", "compiler", "launch", "not-told"]
+NumberEditKind = Literal["float", "double", "subtract-mean"]
 NumberFaultKind = Literal["not-finite", "lost-digits", "unwritten"]
 PassStatus = Literal["right", "wrong", "unknown"]
 PassKind = Literal["rewrite", "order", "codegen", "run"]
@@ -351,6 +352,19 @@ class ExpectedOutput:
 
 
 @dataclass(frozen=True)
+class NumberEdit:
+    """An edit after which the worst output has so many `digits`: all that an op depends on in `float`, or in `double`;
+    or `subtract-mean`: over some `axes`, of the tensor that `method` makes at the user's `line`. For a sum in a narrow
+    dtype it has at least so many, by the bound of the roundings of a sum in float."""
+
+    kind: NumberEditKind
+    digits: float
+    line: str | None = None
+    method: str | None = None
+    axes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class NumberFault:
     """What makes numbers go wrong although tinygrad computes what the program asks for: an op, or memory.
 
@@ -363,6 +377,8 @@ class NumberFault:
     - `faulty` of the `total` elements of its value are so (of lost digits: the worst). The first, at `index`, is `got`,
       computed of `operands`; for lost digits it is `expected` in double precision.
     - `digits`: how many digits the worst output still has, as a share of its largest element.
+    - `edits` of the program that numpy has tried, and that leave outputs their digits.
+    - `reason`: why no op is known.
     """
 
     kind: NumberFaultKind
@@ -379,6 +395,13 @@ class NumberFault:
     faulty: int = 0
     total: int = 0
     digits: float = 0
+    edits: tuple[NumberEdit, ...] = ()
+    reason: str | None = None
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether the schedule makes the numbers go wrong. NaN may be in what it reads, or be wanted."""
+        return self.op is not None or self.kind == "lost-digits"
 
     @property
     def origin(self) -> tuple[str | None, ...]:

@@ -355,7 +355,7 @@ def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding
         found += [_make_finding(capture, check, code, message, line=line) for code, message, line in faults]
         for fault in list_new_numbers(report, check):
             message, *advice = describe_numbers(fault)
-            if fault.op is not None:
+            if fault.is_finding:
                 code, text = findings.NUMBERS[fault.kind], f"{name}: {message}"
                 found.append(_make_finding(capture, check, code, text, line=fault.line, advice="".join(advice)))
         wrong = repeats.list_new(check)

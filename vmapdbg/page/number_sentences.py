@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import itertools
 
-from vmapdbg.check.result import CheckReport, NumberFault, ScheduleCheck, WrongGradient
-from vmapdbg.model.wording import format_known, format_plural
+from vmapdbg.check.result import CheckReport, NumberEdit, NumberFault, ScheduleCheck, WrongGradient
+from vmapdbg.model.wording import format_known, format_plural, inflect
 from vmapdbg.page.format import format_shape
 from vmapdbg.values.tolerance import NARROW
 
@@ -25,6 +25,11 @@ _DIFFERENCES = {"add", "sub", "mulacc", "reduce add"}
 def describe_numbers(found: NumberFault) -> list[str]:
     """Returns what makes numbers go wrong in a schedule, and what to try."""
     outputs = format_plural(found.outputs, "output")
+    if found.reason is not None:
+        numbers = "NaN or infinity"
+        if found.kind == "lost-digits":
+            numbers = f"{format_plural(int(found.digits), 'right digit')} left"
+        return [f"{outputs} with {numbers}; which op makes that is not known: {found.reason}"]
     if found.op is None:
         return [f"{outputs} with NaN or infinity: memory that it reads has them already"]
     if found.kind == "unwritten":
@@ -32,7 +37,7 @@ def describe_numbers(found: NumberFault) -> list[str]:
         made = f"{outputs} computed of memory that nothing has written{format_known(' (Tensor.{})', found.method)}"
         fill = "write it first, or make it with Tensor.zeros"
         return [f"{made}: a buffer of {found.total:,} {found.dtype}, {part}", fill]
-    of = f"{found.terms:,} numbers" if found.terms else " and ".join(map(str, found.operands))
+    of = f"{found.terms:,} numbers" if found.terms else " and ".join(map(str, found.operands)) or "no numbers"
     where = format_known(" at {}", list(found.index) or None)
     name = f"{found.op.removeprefix('reduce ').upper()} {found.dtype}{format_known(' (Tensor.{})', found.method)}"
     if found.kind == "lost-digits":
@@ -40,7 +45,7 @@ def describe_numbers(found: NumberFault) -> list[str]:
         made = f"{left}: {name} loses them, {found.got} of {of}{where}, in double {found.expected}"
         if found.got is None:
             made = f"{left}: {name} adds {found.terms:,} numbers in {found.dtype}"
-        return [made, *filter(None, [_advise_digits(found)])]
+        return [made, *map(_describe_edit, found.edits)] if found.edits else [made, _advise_digits(found)]
     made = f"{outputs} with NaN or infinity: {name} makes the first, {found.got} of {of}{where}"
     if found.total > 1:
         made += f", so at {found.faulty:,} of its {found.total:,} elements"
@@ -66,12 +71,22 @@ def _advise_finite(found: NumberFault) -> str:
     return _ADVICE.get(found.op or "", "")
 
 
+def _describe_edit(edit: NumberEdit) -> str:
+    """Returns an edit, and the digits that numpy has measured with it."""
+    text = f"compute it in {edit.kind} from its inputs on"
+    if edit.kind == "float":
+        text = "compute it in float: .sum(dtype=dtypes.float), or x.float() before it"
+    if edit.kind == "subtract-mean":
+        made = f"the tensor{format_known(' at {}', edit.line)}{format_known(' (Tensor.{})', edit.method)}"
+        over = f"over {inflect(len(edit.axes), 'axis', 'axes')} {', '.join(map(str, edit.axes))}"
+        text = f"subtract from {made} its mean {over} first: the result is the same"
+    return f"{text}; {format_plural(int(edit.digits), 'digit is', 'digits are')} right then"
+
+
 def _advise_digits(found: NumberFault) -> str:
-    if found.dtype in NARROW:
-        return "compute it in float: .sum(dtype=dtypes.float), or x.float() before it"
     if found.op in _DIFFERENCES:
-        return "the difference of large numbers: subtract what they share (their mean) first, or compute it in double"
-    return "its argument is too large, or too near a pole, for its dtype: make it smaller, or compute it in double"
+        return "the difference of large numbers: subtract what they share (their mean) first"
+    return "its argument is too large, or too near a pole, for its dtype: make it smaller"
 
 
 def list_new_numbers(report: CheckReport, check: ScheduleCheck) -> list[NumberFault]:

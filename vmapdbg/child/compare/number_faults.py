@@ -7,14 +7,14 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from operator import or_
 
 import numpy as np
 
-from vmapdbg.check.result import NumberFault, NumberFaultKind
+from vmapdbg.check.result import NumberEdit, NumberEditKind, NumberFault, NumberFaultKind
 from vmapdbg.child.compare.reference_values import DOUBLE, ComparedGraph, ReadContents
 from vmapdbg.child.evidence.filling import find_unwritten
 from vmapdbg.reference.arithmetic import FUNCTIONS, InDouble, roundings_of, settle
@@ -32,6 +32,10 @@ _SUMS = frozenset({"add", "sub", "mulacc", "reduce"})
 _LEAST_DIGITS = 0.01
 _ROUNDINGS = 12
 """Digits are lost if the error is a hundredth of the largest element, and more than so many roundings."""
+_MOST_SHARED = 8
+"""Of how many tensors the mean is subtracted, those next to the node first."""
+_SAME = 1e-3
+"""A relative difference that is rounding, of a value in double precision that has lost digits."""
 _ZERO = 1e-12
 """A sum is zero, but for the rounding of double precision, if it is so much smaller than its terms."""
 
@@ -75,12 +79,13 @@ class Suspect:
             terms=roundings_of(graph, node) if node.op == "reduce" else 0,
             faulty=int(self.is_faulty.sum()),
             total=self.is_faulty.size,
-            digits=_count_digits(error),
+            digits=count_digits(error),
         )
 
 
-def _count_digits(error: float) -> float:
-    return max(0.0, -math.log10(error))
+def count_digits(error: float) -> float:
+    """Returns how many digits are right, of the error as a share of the largest element."""
+    return max(0.0, -math.log10(max(error, EPSILON["double"])))
 
 
 def _find_first(is_faulty: Mask) -> tuple[int, ...]:
@@ -198,11 +203,20 @@ def measure_error(graph: ComparedGraph, slot: int, got: Array) -> float | None:
     """Returns the largest error of a node's value, divided by the largest element; None if no digits are lost."""
     if not is_float(got.dtype) or got.dtype == "double" or not graph.values.roundings[slot]:
         return None
+    if any(
+        is_float(node.dtype) and ITEMSIZE[node.dtype] == 1
+        for node in map(graph.graph.nodes.__getitem__, graph.graph.reach([slot]))
+    ):
+        return None  # fp8 has few digits to lose
     exact = graph.compute_precisely(DOUBLE, slot)
     if isinstance(exact, str) or exact.shape != got.shape:
         return None
     error = _compare(decode(got), decode(exact), got.dtype)
     return error if error > _find_limit(got.dtype) else None
+
+
+def _is_fp8(dtype: str) -> bool:
+    return is_float(dtype) and ITEMSIZE[dtype] == 1
 
 
 def _find_limit(dtype: str) -> float:
@@ -273,12 +287,9 @@ def find_lost_digits(graph: OpGraph, read: ReadContents, outputs: Mapping[int, f
         assert suspect.should is not None
         numbers = settle(suspect.should.numbers, graph.nodes[slot].dtype)
         mended = Evaluator(graph, read, given={slot: RangedArray(numbers, suspect.should.ranges)}).evaluate_all(roots)
-        better = sum(
-            _compare(one.numbers, right.numbers, dtype) <= _find_limit(dtype)
-            for dtype, one, right in zip((graph.nodes[root].dtype for root in roots), mended, exact, strict=True)
-        )
-        if better:
-            return suspect.describe(graph, slot, better, "lost-digits", worst)
+        if better := sum(error is not None for error in _compare_all(graph, roots, mended, exact)):
+            edits = tuple(_try_edits(graph, read, slot, roots, exact, clock))
+            return replace(suspect.describe(graph, slot, better, "lost-digits", worst), edits=edits)
     # the reference sums in double precision: a device that adds in the dtype of the sum loses more
     sums = [slot for slot in graph.reach(roots) if _adds_narrow(graph.nodes[slot])]
     slot = max(sums, key=lambda one: _find_sum_error(graph, one), default=None)
@@ -287,8 +298,98 @@ def find_lost_digits(graph: OpGraph, read: ReadContents, outputs: Mapping[int, f
             return None
         raise Unknown("no single op explains it")
     node, (line, method) = graph.nodes[slot], graph.origins.get(slot, (None, None))
-    terms, digits = roundings_of(graph, node), _count_digits(worst)
-    return NumberFault("lost-digits", len(roots), "reduce add", node.dtype, line, method, terms=terms, digits=digits)
+    terms, digits = roundings_of(graph, node), count_digits(worst)
+    # as many roundings of float: a bound
+    edit = NumberEdit("float", count_digits(terms * EPSILON["float"] / 2))
+    return NumberFault(
+        "lost-digits", len(roots), "reduce add", node.dtype, line, method, terms=terms, digits=digits, edits=(edit,)
+    )
+
+
+def _compare_all(
+    graph: OpGraph, roots: Sequence[int], found: Sequence[RangedArray], exact: Sequence[RangedArray]
+) -> list[float | None]:
+    """Returns the error of each root, None if it loses digits."""
+    errors: list[float | None] = []
+    for root, one, right in zip(roots, found, exact, strict=True):
+        dtype = graph.nodes[root].dtype
+        error = _compare(one.numbers, right.numbers, dtype)
+        errors.append(max(error, EPSILON[dtype] / 2) if error <= _find_limit(dtype) else None)
+    return errors
+
+
+def _try_edits(
+    graph: OpGraph, read: ReadContents, slot: int, roots: Sequence[int], exact: Sequence[RangedArray], clock: Clock
+) -> Iterator[NumberEdit]:
+    """Yields edits of the program that leave outputs their digits: all up to the node in a wider dtype, and a tensor
+    whose mean is subtracted before, if that does not change the outputs in double precision. Raises Unknown."""
+
+    def measure(given: Mapping[int, RangedArray]) -> float | None:
+        """Returns how many digits are right in all outputs that keep them; None if no output does."""
+        clock.check()
+        found = Evaluator(graph, read, given=given).evaluate_all(roots)
+        errors = [error for error in _compare_all(graph, roots, found, exact) if error is not None]
+        return count_digits(max(errors)) if errors else None
+
+    node = graph.nodes[slot]
+    kind: NumberEditKind = "float" if node.dtype in NARROW else "double"
+    (wide,) = Evaluator(_widen(graph, slot, kind), read).evaluate_all([slot])
+    if (digits := measure({slot: RangedArray(settle(wide.numbers, node.dtype), wide.ranges)})) is not None:
+        yield NumberEdit(kind, digits)
+    if node.op in _SUMS:
+        for one in sorted(filter(partial(_is_shared, graph), graph.reach([slot])), reverse=True)[:_MOST_SHARED]:
+            for axes in _list_axes(graph, slot, one):
+                centred = _subtract_mean(graph, read, one, axes, roots, exact)
+                if centred is not None and (digits := measure({one: centred})) is not None:
+                    yield NumberEdit("subtract-mean", digits, *graph.origins.get(one, (None, None)), axes)
+                    return
+
+
+def _list_axes(graph: OpGraph, slot: int, tensor: int) -> list[tuple[int, ...]]:
+    """Returns over which axes the mean of a tensor may be subtracted: those of the sums up to a node."""
+    rank = len(graph.nodes[tensor].shape)
+    sums = (graph.nodes[one] for one in graph.reach([slot]) if graph.nodes[one].op == "reduce")
+    return list(dict.fromkeys(node.arg[1] for node in sums if len(graph.nodes[node.src[0]].shape) == rank))
+
+
+def _subtract_mean(
+    graph: OpGraph,
+    read: ReadContents,
+    slot: int,
+    axes: tuple[int, ...],
+    roots: Sequence[int],
+    exact: Sequence[RangedArray],
+) -> RangedArray | None:
+    """Returns a tensor without its mean over some axes; None if that changes the outputs in double precision. Raises
+    Unknown."""
+    wide = InDouble(graph)
+    (value,) = Evaluator(graph, read, wide).evaluate_all([slot])
+    places = tuple(axis - len(graph.nodes[slot].shape) for axis in axes)
+    centred = replace(value, numbers=value.numbers - value.numbers.mean(places, keepdims=True))
+    same = Evaluator(graph, read, wide, {slot: centred}).evaluate_all(roots)
+    if not all(np.allclose(a.numbers, b.numbers, rtol=_SAME, atol=0) for a, b in zip(same, exact, strict=True)):
+        return None
+    return replace(centred, numbers=settle(centred.numbers, graph.nodes[slot].dtype))
+
+
+def _widen(graph: OpGraph, slot: int, dtype: NumberEditKind) -> OpGraph:
+    """Returns a graph in which what a node depends on has another dtype where it has the node's."""
+    narrow, reached = graph.nodes[slot].dtype, graph.reach([slot])
+    return replace(
+        graph,
+        nodes=[
+            replace(node, dtype=dtype)
+            if number in reached and node.dtype == narrow and node.op not in {"buffer", "bitcast"}
+            else node
+            for number, node in enumerate(graph.nodes)
+        ],
+    )
+
+
+def _is_shared(graph: OpGraph, slot: int) -> bool:
+    """Whether several nodes read a tensor of floats."""
+    node = graph.nodes[slot]
+    return is_float(node.dtype) and bool(node.shape) and sum(slot in other.src for other in graph.nodes) > 1
 
 
 def _adds_narrow(node: OpNode) -> bool:

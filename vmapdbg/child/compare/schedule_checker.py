@@ -25,7 +25,13 @@ from vmapdbg.check.result import (
 )
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
 from vmapdbg.child.compare.gradient_check import check_gradients
-from vmapdbg.child.compare.number_faults import find_lost_digits, find_not_finite, find_unwritten_read, measure_error
+from vmapdbg.child.compare.number_faults import (
+    count_digits,
+    find_lost_digits,
+    find_not_finite,
+    find_unwritten_read,
+    measure_error,
+)
 from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
 from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer, Meant
 from vmapdbg.model.account import Left
@@ -122,11 +128,14 @@ class ScheduleChecker:
             return [unwritten] if self.evidence.line is not None else []
         numbers: list[NumberFault | None] = []
         if self.bad:
-            origin = Left("outputs", 0, "where its NaN or infinity comes from: ")
-            numbers.append(self.attempt(origin, find_not_finite, graph.graph, self.read, self.bad))
+            found, reason = self.take(find_not_finite, graph.graph, self.read, self.bad)
+            numbers.append(NumberFault("not-finite", len(self.bad), reason=reason) if reason else found)
         if self.inexact:
-            origin = Left("outputs", 0, "where its digits are lost: ")
-            numbers.append(self.attempt(origin, find_lost_digits, graph.graph, self.read, self.inexact))
+            found, reason = self.take(find_lost_digits, graph.graph, self.read, self.inexact)
+            digits = count_digits(max(self.inexact.values()))
+            numbers.append(
+                NumberFault("lost-digits", len(self.inexact), digits=digits, reason=reason) if reason else found
+            )
         return numbers
 
     def check_values(self, asked: OpGraph) -> list[OutputCheck]:
@@ -137,14 +146,19 @@ class ScheduleChecker:
 
     def attempt(self, left: Left, step: Callable[..., _Found], *arguments: Any) -> _Found | None:
         """Takes a step. Returns None if the reference fails in it: then that is the reason why something is left."""
+        found, reason = self.take(step, *arguments)
+        if reason is not None:
+            self.left.append(replace(left, reason=left.reason + reason))
+        return found
+
+    def take(self, step: Callable[..., _Found], *arguments: Any) -> tuple[_Found | None, str | None]:
+        """Takes a step. Returns what it finds, or why the reference fails in it."""
         try:
-            return step(*arguments)
+            return step(*arguments), None
         except Unknown as error:
-            reason = str(error)
+            return None, str(error)
         except Exception as error:
-            reason = f"the reference failed: {type(error).__name__}: {first_line(error)}"
-        self.left.append(replace(left, reason=left.reason + reason))
-        return None
+            return None, f"the reference failed: {type(error).__name__}: {first_line(error)}"
 
     def open(self, graph: OpGraph, known: Mapping[int | None, KnownValues] = {}) -> ComparedGraph:
         """Returns a graph of the evidence, to be compared."""

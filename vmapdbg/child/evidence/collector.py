@@ -140,7 +140,8 @@ class Collector:
 
     def begins(self, steps: Sequence[PlannedLaunch]) -> None:
         if self.call is not None:
-            self.call.launches.steps = steps
+            schedules = self.recorder.schedules
+            self.call.launches.begin(steps, schedules[-1].passed if schedules else None)
 
     def before(self, index: int, buffers: Sequence[Any]) -> None:
         if self.call is not None and self.call.is_compared:

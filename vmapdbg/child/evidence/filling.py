@@ -1,5 +1,5 @@
 """Memory that nothing has written yet. While `check` watches a snippet, such memory has a pattern, in place of what
-chance left there. Where a buffer still has the pattern when a schedule reads it, nothing was written."""
+chance or an earlier kernel left there. Where a buffer still has the pattern when it is read, nothing was written."""
 
 from __future__ import annotations
 
@@ -38,10 +38,16 @@ def _on_allocate(allocate: Callable[..., Any], buffer: Any, *args: Any, **option
     made = allocate(buffer, *args, **options)
     # a view has the memory of its base, and memory with options is somebody else's, or must be zero
     is_plain = buffer.base is buffer and buffer.options is None and not args and not options
-    if is_plain and buffer.device.split(":")[0] in _DEVICES:
+    if is_plain:
+        fill(buffer)
+    return made
+
+
+def fill(buffer: Any) -> None:
+    """Fills an allocated buffer, if Python can write to the memory of its device."""
+    if buffer.device.split(":")[0] in _DEVICES:
         memory = buffer.allocator._as_buffer(buffer._buf)
         memory[: buffer.nbytes] = make_filling(buffer.nbytes)
-    return made
 
 
 def make_filling(size: int) -> bytes:

@@ -26,6 +26,7 @@ from vmapdbg.child.evidence.evidence import (
     WrittenBuffer,
     list_parts,
 )
+from vmapdbg.child.evidence.filling import fill
 from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
 from vmapdbg.child.evidence.tensor_calls import live_tensors
 from vmapdbg.child.listen.launches import PlannedLaunch
@@ -92,11 +93,17 @@ class LiveTensors:
             if tensor is not None and memory is not None and tensor.uop.base is memory:
                 yield memory
 
-    def before_write(self, buffer: Any) -> None:
-        """Keeps what a launch is about to overwrite. Raises BlobsFull."""
+    def list_overlapping(self, buffer: Any) -> Iterator[UOp]:
+        """Yields the BUFFERs of Tensors that have a part of the memory of a buffer."""
         for memory in self._list_held(buffer.base):
             parts = [_bytes_of(one) for one in list_parts(memory.buffer) if one.base is buffer.base]
-            if memory not in self._before and any(_do_overlap(_bytes_of(buffer), part) for part in parts):
+            if any(_do_overlap(_bytes_of(buffer), part) for part in parts):
+                yield memory
+
+    def before_write(self, buffer: Any) -> None:
+        """Keeps what a launch is about to overwrite. Raises BlobsFull."""
+        for memory in self.list_overlapping(buffer):
+            if memory not in self._before:
                 self._before[memory] = self.folder.keep_all(memory.buffer)
 
     def find_changed(self) -> Iterator[tuple[UOp, tuple[str, ...], tuple[str, ...]]]:
@@ -110,6 +117,10 @@ class LiveTensors:
 def _bytes_of(buffer: Any) -> tuple[int, int]:
     """Returns the first byte of a buffer in its memory, and where it ends."""
     return buffer.offset, buffer.offset + buffer.nbytes
+
+
+def _share(one: Any, other: Any) -> bool:
+    return one.base is other.base and _do_overlap(_bytes_of(one), _bytes_of(other))
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -137,6 +148,7 @@ class LaunchKeeper:
         self._read: dict[int, list[tuple[PartOfMemory, int | None]]] = {}
         # launch -> the buffers that the schedule has for it, if it got others, and what they held
         self._planned: dict[int, tuple[list[Any], tuple[str | None, ...]]] = {}
+        self._first: set[int] = set()  # launches that are the first to write to their output
         self.is_reordered = False  # whether kernels ran in another order than the schedule's
         # buffer that has its memory -> (first byte, end) of parts of it; it keeps no memory alive
         self._parts: WeakKeyDictionary[Any, dict[tuple[int, int], PartOfMemory]] = WeakKeyDictionary()
@@ -163,10 +175,33 @@ class LaunchKeeper:
                 for one in self._list_written(index, buffers):
                     self.live.before_write(one)
             if not any(buffer is None or hasattr(buffer, "bufs") for buffer in buffers):
+                self._fill_shared(index, buffers)
                 self._read[index] = list(map(self._keep, buffers))
                 self._keep_planned(index, buffers)
         except BlobsFull:
             self.is_full = True
+
+    def begin(self, steps: Sequence[PlannedLaunch], passed: PassRecord | None) -> None:
+        """A schedule begins, which a run of the pass has made, if it is known."""
+        self.steps = steps
+        outputs = [kernel.buffers[0] for kernel in passed.kernels] if passed is not None else []
+        if len(outputs) == len(steps):
+            self._first = {outputs.index(output) for output in outputs}
+
+    def _fill_shared(self, index: int, buffers: Sequence[Any]) -> None:
+        """Fills the output of a launch if it has the memory of earlier buffers, which leave nothing in it."""
+        output, *inputs = buffers
+        if index not in self._first or output.base is output or any(_share(one, output) for one in inputs):
+            return
+        output.ensure_allocated()
+        if all(part.writer is not None for part in self._find_overlapping(output)) and not self._is_held(output):
+            fill(output)
+            known = self._parts.get(output.base, {})
+            for place in [place for place in known if _do_overlap(_bytes_of(output), place)]:
+                del known[place]
+
+    def _is_held(self, buffer: Any) -> bool:
+        return self.live is None or any(self.live.list_overlapping(buffer))
 
     def _keep_planned(self, index: int, buffers: Sequence[Any]) -> None:
         """Keeps what the schedule's arguments hold, if a launch gets others. Raises BlobsFull."""

@@ -102,7 +102,7 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
 
 
 def _makes_bad(check: ScheduleCheck) -> bool:
-    return any(one.op is not None for one in check.numbers)
+    return any(one.is_finding for one in check.numbers)
 
 
 def _print_graph_error(page: Page, capture: Capture) -> None:
