@@ -418,6 +418,17 @@ def test_beam_times_the_kernels_that_matter_again(tmp_path: Path, options: tuple
     assert len(kernels) > 2
 
 
+def test_the_longest_kernel_is_timed_without_each_of_its_optimizations(tmp_path: Path) -> None:
+    text = "x = Tensor.ones(64, 64).contiguous().realize()\n(x @ x).realize()\nx += 1\nx.realize()\n"
+    capture, said = show_text(tmp_path, text, "--optimizations", "--kernel", "matmul")
+    kernels = [kernel for schedule in capture["schedules"] for kernel in schedule["kernels"]]
+    (tried,) = (kernel["optimizations"] for kernel in kernels if kernel["optimizations"])
+    names = [one["name"] for one in tried]
+    assert names[:2] == ["all", "none"]
+    assert len(names) > 2
+    assert all(one["seconds"] > 0 or one["reason"] for one in tried)
+
+
 # a scope whose RANGE gets another id in the schedule; a sum over rows and classes; a gather along one of its axes
 GATHERS = """
 numbers = Tensor.empty(40000)

@@ -62,6 +62,7 @@ PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_suite.py")
 COMMANDS: dict[str, Callable[[Run], bool]] = {
     "show": prints("STORE|REDUCE", "show", "snippet.py"),
     "show --time": prints(r'"launches": 1,\n      "median": ', "show", "snippet.py", "--time", "--json"),
+    "show --optimizations": prints(r"none: \d\S* [mun]?s", "show", "snippet.py", "--optimizations"),
     "show --memory": prints("at the peak, launch", "show", "snippet.py", "--memory"),
     "graph": graph,
     "report": report,

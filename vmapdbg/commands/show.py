@@ -13,7 +13,7 @@ from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import add_beam_times, list_longest
+from vmapdbg.model.schedule_index import add_beam_times, add_optimizations, list_longest
 from vmapdbg.model.store import StoreError, check_output, save_capture, write_output
 from vmapdbg.model.vocabulary import Sort
 from vmapdbg.page.claims import account_of_shown
@@ -32,6 +32,7 @@ _SEE_PART = "Why: vmapdbg why {}. Its nodes, ranges, buffers and source: --all, 
 @options.of_part
 @options.times
 @click.option("--beam", type=click.IntRange(1), help="Time the longest kernels with BEAM of this width, too.")
+@click.option("--optimizations", is_flag=True, help="Time the longest kernel without each of its optimizations, too.")
 @click.option("--sort", type=click.Choice(get_args(Sort)), help="The order of kernels and functions in the overview.")
 @options.memory
 @options.json("Print the capture as one JSON document.")
@@ -45,6 +46,7 @@ def show(
     only: tuple[str, ...] | None,
     part: options.Part,
     beam: int | None,
+    optimizations: bool,
     sort: Sort | None,
     as_json: bool,
     strict: bool,
@@ -65,17 +67,20 @@ def show(
       vmapdbg show train.py --memory -o lifetimes.svg
       vmapdbg show after.json --kernel r_32_64_4
       vmapdbg show train.py --time --beam 2 --kernel backward
+      vmapdbg show train.py --optimizations
       vmapdbg show after.json --line train.py:12 --only kernels,source
     """
     if snippet is None and given.code is None:
         raise click.UsageError("Missing argument 'SNIPPET'")
     check_files(snippet, save, output, given)
-    if beam is not None:
+    if beam is not None or optimizations:
         given = replace(given, times=True)
     capture = jobs.load_or_run(snippet, given, quiet_stdout=as_json)
     if beam is not None and capture.error is None:
         searched = list_searched(capture, part)
-        capture = add_beam_times(capture, jobs.run_with_beam(snippet, given, beam, searched), searched)
+        capture = add_beam_times(capture, jobs.run_optimized(snippet, given, beam, searched), searched)
+    if optimizations and capture.error is None:
+        capture = add_optimizations(capture, jobs.run_optimized(snippet, given, 0, list_searched(capture, part)[:1]))
     failed = None
     if save is not None:
         try:
@@ -102,7 +107,7 @@ def show(
 
 
 def list_searched(capture: Capture, part: options.Part) -> tuple[str, ...]:
-    """Returns the keys of a part's kernels that take most time, for --beam. Raises Failure for a missing part."""
+    """Returns the keys of a part's kernels that take most time, longest first. Raises Failure for a missing part."""
     from vmapdbg.page.view import View
 
     selected = part.select(View.of_one(capture))

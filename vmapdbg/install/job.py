@@ -40,7 +40,8 @@ class Job:
     snippet leaves lazy is run. With `memory` tinygrad's memory is watched, and if the snippet runs nothing, what it
     leaves lazy is run. `typed` is `-c` or `-` if the tool wrote the snippet's file. `measured` is what `bisect`
     measures: then BEAM searches nothing, and for `memory` no schedule is recorded, because records keep memory. `TUNED`
-    repeats launches. With `beam` BEAM searches that wide for the kernels `searched`, by key. `edits` is a file that
+    repeats launches. With `beam` BEAM searches that wide for the kernels `searched`, by key; without it they are timed
+    with other optimizations, too. `edits` is a file that
     `tune` wrote: the text of each edited file. `switches` are environment variables for the snippet (`PCONTIG=2`).
     With `gradients`, `check` compares them with finite differences.
     """

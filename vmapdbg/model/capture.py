@@ -301,6 +301,16 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class OptimizationTime:
+    """The least time of a launch of a kernel, in seconds, of several in turns: with `all` its optimizations, `none`, or
+    one alone (`UPCAST 0 4`: the optimization, its axis, its argument). None for a `reason`."""
+
+    name: str
+    seconds: float | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One compute kernel as rendered for `target`.
 
@@ -324,7 +334,7 @@ class Kernel:
     the last computation. The kernel has the `phase` and the function of that node. `lanes` is the width of its widest
     load or store of GLOBAL memory, in elements. `beam` is the median time of a launch, in seconds, after BEAM optimized
     the kernel (`show --beam`), None if it did not. `peak` is the most bytes that values have while a launch of it runs
-    (`--memory`).
+    (`--memory`). `optimizations`: its times with others than its own (`show --optimizations`).
     """
 
     name: str
@@ -359,6 +369,7 @@ class Kernel:
     lanes: int | None = None
     beam: float | None = None
     peak: int | None = None
+    optimizations: tuple[OptimizationTime, ...] = ()
 
     @property
     def is_undecided(self) -> bool:

@@ -272,6 +272,17 @@ def add_beam_times(capture: Capture, again: Capture, searched: Container[str]) -
     return replace(capture, schedules=tuple(schedules))
 
 
+def add_optimizations(capture: Capture, again: Capture) -> Capture:
+    """Returns the capture with the times of kernels with other optimizations, which another run has measured."""
+    found = {kernel.key: kernel.optimizations for kernel in again.kernels}
+
+    def fill(kernel: Kernel) -> Kernel:
+        return replace(kernel, optimizations=found.get(kernel.key, ()))
+
+    schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
+    return replace(capture, schedules=tuple(schedules))
+
+
 def sum_times(measured: Measured | None) -> float:
     """Returns the seconds of all launches of a kernel, each counted as the median; 0 if it was not timed."""
     return 0 if measured is None else measured.launches * measured.median

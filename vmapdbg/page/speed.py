@@ -7,7 +7,7 @@ from typing import NamedTuple
 from vmapdbg.model.capture import Capture, Device, Kernel
 from vmapdbg.model.schedule_index import find_times
 from vmapdbg.model.wording import format_known
-from vmapdbg.page.format import describe_times, format_rate, format_share, list_facts
+from vmapdbg.page.format import describe_times, format_rate, format_seconds, format_share, list_facts
 from vmapdbg.values.tolerance import ITEMSIZE
 
 _MANY_LAUNCHES = 4
@@ -15,6 +15,8 @@ _MANY_LAUNCHES = 4
 _GOOD = 0.5
 """The share of a peak from which that peak limits a kernel."""
 _NOISY = 0.2
+_SLOWER = 1.05
+"""A time that is so much longer is no noise: both are the least of several in turns."""
 
 
 class Speed(NamedTuple):
@@ -42,7 +44,22 @@ def describe_kernel(kernel: Kernel, device: Device | None) -> dict[str, str]:
     """Returns what a kernel computes, its buffers, its launch, and its times, each with its label; "" if unknown."""
     facts = {"computes": ", ".join(filter(None, (kernel.title, kernel.phase)))}
     facts |= {name: ", ".join(filter(None, values)) for name, values in list_facts(kernel).items()}
-    return facts | {"time": describe_times(kernel), "reaches": describe_speed(kernel, device)}
+    facts |= {"time": describe_times(kernel), "reaches": describe_speed(kernel, device)}
+    return facts | {"optimizations": "; ".join(list_optimizations(kernel))}
+
+
+def list_optimizations(kernel: Kernel) -> list[str]:
+    """Returns `UPCAST 0 4 alone: 12 us, slower than with none` for each set of optimizations that was timed."""
+    plain = next((one.seconds for one in kernel.optimizations if one.name == "none"), None)
+    found: list[str] = []
+    for one in kernel.optimizations:
+        name = {"all": "all", "none": "none"}.get(one.name, f"{one.name} alone")
+        if one.seconds is None:
+            found.append(f"{name}: {one.reason}")
+            continue
+        is_slow = one.name != "none" and plain is not None and one.seconds > plain * _SLOWER
+        found.append(f"{name}: {format_seconds(one.seconds)}{', slower than with none' * is_slow}")
+    return found
 
 
 def describe_speed(kernel: Kernel, device: Device | None) -> str:

@@ -74,6 +74,11 @@ def lower_again(ast: UOp, device: str) -> None:
         known.update(before)
 
 
+def name_opt(opt: Any) -> str:
+    """Returns `UPCAST 0 4`: the optimization, its axis and its argument."""
+    return " ".join(str(part) for part in (opt.op.name, opt.axis, opt.arg) if part is not None)
+
+
 def _find_lower() -> Any:
     """Returns the function that lowers an AST for a renderer: its name until May 2026; before 0.12 realize had it."""
     from tinygrad import codegen

@@ -16,9 +16,11 @@ from typing import Any
 import vmapdbg
 from vmapdbg.child.listen.guard import Watched, put_around, watching
 from vmapdbg.child.listen.launches import jit_class, watch_calls, watch_schedules
+from vmapdbg.child.listen.rendering import name_opt
 from vmapdbg.child.listen.user_lines import name_function
-from vmapdbg.model.capture import Capture, Kernel, LaunchTime, MarkTime, Measured, Timing
+from vmapdbg.model.capture import Capture, Kernel, LaunchTime, MarkTime, Measured, OptimizationTime, Timing
 from vmapdbg.model.schedule_index import digest_source
+from vmapdbg.model.wording import first_line
 
 _REPEATS, _REPEATED_SECONDS = 8, 0.1  # how often a launch is repeated at most, and for how long
 _FEW = 4  # from so many launches on, the times of a kernel have a spread
@@ -40,17 +42,24 @@ class Stopwatch:
         self._marks: dict[str, MarkTime] = {}
         self._marked: tuple[str, float] | None = None
         self._jits: list[str] = []
-        self._searched: Container[str] | None = None  # the keys of the kernels that BEAM optimizes, None without BEAM
+        # the keys of the kernels that BEAM optimizes, or, without BEAM, that have other optimizations, too
+        self._searched: Container[str] = ()
+        self._beam = 0
+        # source of such a kernel -> its programs by the name of the optimizations, or why there is none; then its times
+        self._variants: dict[str, dict[str, Any]] = {}
+        self._tried: dict[str, tuple[OptimizationTime, ...]] = {}
 
     # *** the program
 
     def start(self, beam: int = 0, searched: Container[str] = ()) -> None:
-        """The program begins. TinyJit launches kernels one by one, so that each is timed. With `beam`, BEAM optimizes
-        the kernels with the keys `searched`, in this process."""
+        """The program begins. TinyJit launches kernels one by one, so that each is timed. Kernels with the keys
+        `searched` are compiled in this process: optimized by BEAM with `beam`, else also with other optimizations."""
         os.environ.setdefault("JIT", "2")
+        self._searched, self._beam = searched, beam
+        if searched:
+            os.environ["PARALLEL"] = "0"
         if beam:
-            os.environ.update(BEAM=str(beam), JITBEAM=str(beam), PARALLEL="0")
-            self._searched = searched
+            os.environ.update(BEAM=str(beam), JITBEAM=str(beam))
         self._since = time.perf_counter()
         vmapdbg.listeners.append(self.mark)
 
@@ -114,9 +123,9 @@ class Stopwatch:
             for owner, name in compilers:
                 parameters = inspect.signature(getattr(owner, name)).parameters
                 changes.wrap(owner, name, functools.partial(self._run_in, "compiling"), *parameters)
-            if self._searched is not None:
+            if self._searched:
                 name = "to_program" if hasattr(realize, "to_program") else "get_program"
-                put_around(realize, name, self.on_compile, "times with BEAM")
+                put_around(realize, name, self.on_compile, "times with other optimizations")
             changes.wrap(jit_class(jit), "__call__", self.on_jit, "self", "args", "kwargs")
 
     def on_compile(self, run: Callable[..., Any], ast: Any, *rest: Any, **options: Any) -> Any:
@@ -124,10 +133,52 @@ class Stopwatch:
 
         # since 0.13 the width of the search is a part of the AST
         plain = ast.replace(arg=replace(ast.arg, beam=0)) if hasattr(ast.arg, "beam") else ast
-        if self._searched is not None and plain.key.hex() in self._searched:
+        is_searched = plain.key.hex() in self._searched
+        if is_searched and self._beam:
             return run(ast, *rest, **options)
         with Context(BEAM=0):
-            return run(plain, *rest, **options)
+            program = run(plain, *rest, **options)
+            if is_searched:
+                self._compile_variants(plain, program, lambda ast: run(ast, *rest, **options))
+            return program
+
+    def _compile_variants(self, ast: Any, program: Any, compile: Callable[[Any], Any]) -> None:
+        """Compiles a kernel without its optimizations, and with each of them alone."""
+        info = program.uops[-1].arg if hasattr(program, "uops") else program.src[0].arg
+        sets = {"none": ()} | {name_opt(one): (one,) for one in info.applied_opts}
+        found = self._variants[_find_source(program)] = dict[str, Any]()
+        for name, opts in sets.items():
+            try:
+                found[name] = compile(ast.replace(arg=replace(ast.arg or type(info)(), opts_to_apply=opts)))
+            except Exception as error:  # it is for axes that another optimization makes
+                found[name] = f"tinygrad refuses it: {first_line(error)}"
+
+    def _time_variants(self, source: str, own: Callable[[], float], open: Callable[[Any], Callable[[], float]]) -> None:
+        """Times a kernel with its own and with other optimizations, in turns: once, and on the same buffers."""
+        programs = self._variants.pop(source, {})
+        runs, times, refused = {"all": own}, dict[str, list[float]](), dict[str, str]()
+        with self._spending("repeating"):
+            for name, program in programs.items():
+                try:
+                    if isinstance(program, str):
+                        raise ValueError(program)
+                    runs[name] = open(program)
+                    runs[name]()
+                except Exception as error:  # the device refuses it
+                    refused[name] = first_line(error)
+            end = time.perf_counter() + _REPEATED_SECONDS * len(runs)
+            for number in range(_REPEATS):
+                if number and time.perf_counter() > end:
+                    break
+                for name in runs.keys() - refused.keys():
+                    times.setdefault(name, []).append(runs[name]())
+            own()  # an optimization may compute something else
+        names = ("all", *programs)
+        rows = (
+            OptimizationTime(name, min(times[name]) if name in times else None, refused.get(name)) for name in names
+        )
+        if programs:
+            self._tried[source.strip("\n")] = tuple(rows)
 
     def on_call(self, run: Callable[..., Any], call: Any, context: Any) -> Any:
         return self._run_in("copying", run, call, context) if call.src[0].op.name == "COPY" else run(call, context)
@@ -135,18 +186,37 @@ class Stopwatch:
     def on_runner(
         self, run: Callable[..., Any], runner: Any, rawbufs: Any, var_vals: Any = None, *_: Any, **__: Any
     ) -> Any:
-        can_repeat = self.repeats and _is_pure(runner.p, rawbufs)  # `wait` is left out: it is given here
-        return self.on_launch(runner.p.src, runner.device, can_repeat, run, runner, rawbufs, var_vals)
+        is_pure = _is_pure(runner.p, rawbufs)  # `wait` is left out: it is given here
+        seconds = self.on_launch(runner.p.src, runner.device, self.repeats and is_pure, run, runner, rawbufs, var_vals)
+        if is_pure and runner.p.src in self._variants:
+
+            def open(program: Any) -> Callable[[], float]:
+                other = runner if program is runner.p else type(runner)(program)
+                return lambda: run(other, rawbufs, var_vals, wait=True)
+
+            self._time_variants(runner.p.src, open(runner.p), open)
+        return seconds
 
     def on_runtime(self, find: Callable[..., Any], device: str, program: Any, *rest: Any, **options: Any) -> Any:
         run = find(device, program, *rest, **options)
-        sources: list[str] = [u.arg for u in program.src if u.op.name == "SOURCE"]
+        source = _find_source(program)
 
         def launch(run: Callable[..., Any], *buffers: Any, **options: Any) -> float | None:
-            can_repeat = self.repeats and _is_pure(program.arg, buffers)
-            return self.on_launch(sources[0], device, can_repeat, run, *buffers, **options)
+            is_pure = _is_pure(program.arg, buffers)
+            seconds = self.on_launch(source, device, self.repeats and is_pure, run, *buffers, **options)
+            if is_pure and source in self._variants:
 
-        return Watched(run, launch, "times") if sources else run
+                def open(other: Any) -> Callable[[], float]:
+                    known = {u.expr: value for u, value in zip(program.arg.vars, options["vals"], strict=True)}
+                    names = ("global_size", "local_size", "vals")
+                    given = dict(zip(names, (*other.arg.launch_dims(known), other.arg.vals(known)), strict=True))
+                    variant = run if other is program else find(device, other, *rest)
+                    return lambda: variant(*buffers, **{**options, **given, "wait": True})
+
+                self._time_variants(source, open(program), open)
+            return seconds
+
+        return Watched(run, launch, "times") if source else run
 
     def on_launch(
         self, source: str, device: str, can_repeat: bool, run: Callable[..., Any], *arguments: Any, **options: Any
@@ -191,7 +261,8 @@ class Stopwatch:
 
         def fill(kernel: Kernel) -> Kernel:
             times = self.seconds.get(kernel.source.strip("\n"))
-            return replace(kernel, measured=measure(times)) if times else kernel
+            tried = self._tried.get(kernel.source.strip("\n"), ())
+            return replace(kernel, measured=measure(times), optimizations=tried) if times else kernel
 
         schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
         if self._overheads:
@@ -199,6 +270,13 @@ class Stopwatch:
             self._parts["launching"] = sum(self.devices.values()) * sorted(self._overheads)[len(self._overheads) // 2]
         timing = Timing(sum(self._parts.values()), dict(self._parts), tuple(self._marks.values()), tuple(self.launches))
         return replace(capture, schedules=tuple(schedules), timing=timing)
+
+
+def _find_source(program: Any) -> str:
+    """Returns the source of a program; nothing if it has none."""
+    if hasattr(program, "uops"):
+        return program.src
+    return next((u.arg for u in program.src if u.op.name == "SOURCE"), "")
 
 
 def _is_pure(program: Any, buffers: Sequence[Any]) -> bool:

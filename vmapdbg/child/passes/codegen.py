@@ -16,7 +16,7 @@ from vmapdbg.child.compare.reference_values import ComparedGraph
 from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder
 from vmapdbg.child.evidence.packer import UNEXPECTED
 from vmapdbg.child.listen.records import Launch
-from vmapdbg.child.listen.rendering import lower_again
+from vmapdbg.child.listen.rendering import lower_again, name_opt
 from vmapdbg.child.passes.steps import describe_uop, find_difference, find_rule_of
 from vmapdbg.child.passes.watch import PassRun
 from vmapdbg.child.program.interpret import Interpreter, Rows
@@ -192,11 +192,6 @@ class KernelFollower:
         row, *lane = found.index
         steps = [int(step[min(row, len(step) - 1), 0]) for step in rows.steps.values()]
         return result.Difference((*steps, *lane), found.got, found.expected, found.wrong, found.total)
-
-
-def name_opt(opt: Any) -> str:
-    """Returns `UPCAST 0 4`: the optimization, its axis and its argument."""
-    return " ".join(str(part) for part in (opt.op.name, opt.axis, opt.arg) if part is not None)
 
 
 def _find_difference(old: UOp, new: UOp, left: Rows, right: Rows) -> result.Difference | None:

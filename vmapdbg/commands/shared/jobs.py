@@ -48,10 +48,11 @@ def load_or_run(snippet: str | None, given: JobOptions, quiet_stdout: bool = Tru
     return capture
 
 
-def run_with_beam(snippet: str | None, given: JobOptions, beam: int, searched: tuple[str, ...]) -> Capture:
-    """Returns the capture of a timed run in which BEAM optimizes the kernels with some keys. Its output is dropped."""
+def run_optimized(snippet: str | None, given: JobOptions, beam: int, searched: tuple[str, ...]) -> Capture:
+    """Returns the capture of a timed run in which BEAM optimizes the kernels with some keys, or, without a width of
+    BEAM, in which these are timed with other optimizations, too. Its output is dropped."""
     job = replace(make_job(snippet, given), beam=beam, searched=searched)
-    with show_progress(f"running {job.snippet} with BEAM={beam}"):
+    with show_progress(f"running {job.snippet} with {f'BEAM={beam}' if beam else 'other optimizations'}"):
         return run_quietly(job).capture
 
 

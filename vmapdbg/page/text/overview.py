@@ -22,7 +22,7 @@ from vmapdbg.page.format import (
     round_count,
 )
 from vmapdbg.page.functions import FunctionRow, count_functions
-from vmapdbg.page.speed import describe_beam, find_noise, rate_kernel
+from vmapdbg.page.speed import describe_beam, find_noise, list_optimizations, rate_kernel
 from vmapdbg.page.text.kernels import list_parts, name_change
 from vmapdbg.page.text.layout import ALERT, Cell, Page, Piece, Row
 from vmapdbg.page.text.memory import add_memory_line
@@ -212,6 +212,9 @@ class Overview:
                 order = f"sorted by {self.view.sort}"
             self.page.head("Kernels", f"{count_shown(len(shown), len(self.kernels), 'kernel')}, {order}")
             self.page.table(map(self.format_kernel, shown))
+            for row in (row for row in self.kernels if row.kernel.optimizations):
+                self.page.head("Optimizations", f"{row.kernel.name}: the least time of a launch with them")
+                self.page.add_each(list_optimizations(row.kernel), indent=2)
         elif shown:
             what = "time" if any(row.is_timed for row in self.kernels) else "work"
             count = count_shown(len(shown), len(self.kernels), "change")
