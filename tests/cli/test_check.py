@@ -281,7 +281,10 @@ def test_reduced_snippet_shows_each_kind(kind: str, snippet: str, patches: str, 
     assert done.returncode == 1, done.stderr
     first, second = (tmp_path / "small.py").read_text(encoding="utf-8").splitlines()[:2]
     assert "Reduced from" in first
-    assert second == f"# Its {kind} differ with --patches {patches} and --patches {without}."
+    differ = f"# Its {kind} differ with --patches {patches} and --patches {without}."
+    if kind == "values":
+        differ = f"# Its values are right with --patches {patches}, and wrong with --patches {without} (VD201)."
+    assert second == differ
     shown = [run_tool("show", "small.py", "--json", "--patches", spec, cwd=tmp_path) for spec in (patches, without)]
     facts = [find_facts(kind, done.stdout) for done in shown]
     assert facts[0] != facts[1]

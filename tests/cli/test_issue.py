@@ -44,3 +44,27 @@ def test_no_page_without_a_fault_of_tinygrad(text: str, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "no page was written: neither does tinygrad fail, nor is a value wrong" in done.stderr
     assert not (tmp_path / "issue.md").exists()
+
+
+# the kernel of the last but one line writes to memory that no program has
+KILLED = """from tinygrad import Tensor
+from tinygrad.renderer.cstyle import ClangRenderer
+
+render = ClangRenderer.render
+ClangRenderer.render = lambda self, uops: render(self, uops).replace("3.5f)", "3.5f * (*(int*)8))")
+a = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
+b = (a + 1).realize()
+c = (b * 3.5).realize()
+d = (c + 2).realize()
+"""
+
+
+def test_a_page_about_a_program_that_kills_its_process(tmp_path: Path) -> None:
+    write(tmp_path, KILLED)
+    done = run_tool("issue", "snippet.py", "-o", "issue.md", "--seconds", "20", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "issue.md").read_text(encoding="utf-8")
+    assert page.startswith("# Killed by SIGSEGV while launch ")
+    assert "wrong.py was killed by SIGSEGV while launch" in page
+    assert "c + 2" not in page
+    assert str(tmp_path.parent) not in page

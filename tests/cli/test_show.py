@@ -420,7 +420,7 @@ def test_beam_times_the_kernels_that_matter_again(tmp_path: Path, options: tuple
 
 def test_the_longest_kernel_is_timed_without_each_of_its_optimizations(tmp_path: Path) -> None:
     text = "x = Tensor.ones(64, 64).contiguous().realize()\n(x @ x).realize()\nx += 1\nx.realize()\n"
-    capture, said = show_text(tmp_path, text, "--optimizations", "--kernel", "matmul")
+    capture, _ = show_text(tmp_path, text, "--optimizations", "--kernel", "matmul")
     kernels = [kernel for schedule in capture["schedules"] for kernel in schedule["kernels"]]
     (tried,) = (kernel["optimizations"] for kernel in kernels if kernel["optimizations"])
     names = [one["name"] for one in tried]

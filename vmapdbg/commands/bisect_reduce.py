@@ -33,6 +33,7 @@ from vmapdbg.model.store import load_capture
 
 Fault = tuple[str | None, ...]
 """What a smaller program must have in common with the program: how both end, or what `check` finds wrong."""
+_WRONG_SIDE = "one of two jobs is wrong"
 _ENDLESS = 1e6
 _SHORTEST = 20.0
 """A smaller program may run for this many seconds at least, and for five times as long as the program."""
@@ -149,7 +150,9 @@ class Judge:
         self.free: queue.Queue[list[TrialServer]] = queue.Queue()  # each entry has a server for each job
         self.width = count_cores()
         for _ in range(self.width):
-            self.free.put([TrialServer(job, len(chosen) == 1, preloads, stack) for job in self.jobs])
+            self.free.put(
+                [TrialServer(job, kind == "values" or len(chosen) == 1, preloads, stack) for job in self.jobs]
+            )
         # an error of the snippet itself: a smaller program may end with it, or well
         self.own_error: str | None = None
         self.has_error = False
@@ -192,6 +195,10 @@ class Judge:
 
     def compare(self, servers: Sequence[TrialServer], source: str) -> list[Fault]:
         """Returns how two jobs end, if their outcomes differ. Raises Failure if one run differs from its repetition."""
+        if self.kind == "values" and (not self.wanted or self.is_judged):
+            fault = self.find_wrong_side(servers, source)
+            if fault or self.wanted:
+                return [fault]
         captures: list[Capture] = []
         for server in servers:
             captures.append(server.run(source, self.seconds)[0])
@@ -205,10 +212,31 @@ class Judge:
         }
         return [ends_of(captures)] if len(names) > 1 else []
 
+    def find_wrong_side(self, servers: Sequence[TrialServer], source: str) -> Fault:
+        """Returns what `check` finds wrong if a program is right as one job and wrong as the other; else nothing. Then
+        memory that the program should not read, which may hold anything, makes no difference."""
+        sides: list[Fault] = []
+        for server in servers:
+            capture, report = server.run(source, self.seconds)
+            if capture.error is not None:
+                return ()
+            sides.append(next(list_wrong(capture, report), ()))
+        wrong = [(_WRONG_SIDE, str(number), *side) for number, side in enumerate(sides) if side]
+        return wrong[0] if len(wrong) == 1 else ()
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the fault is that one job is right, and the other wrong."""
+        return _WRONG_SIDE in self.wanted
+
     def describe(self) -> str:
         """Returns a sentence about the fault."""
         if len(self.jobs) > 1:
-            names = " and ".join(f"--patches {spell_patches(job.patches or frozenset())}" for job in self.jobs)
+            sides = [f"--patches {spell_patches(job.patches or frozenset())}" for job in self.jobs]
+            if self.is_judged:
+                wrong = sides.pop(int(self.wanted[1] or 0))
+                return f"Its values are right with {sides[0]}, and wrong with {wrong} ({self.wanted[2]})."
+            names = " and ".join(sides)
             differ = "How it ends differs" if self.kind == "crash" else f"Its {self.kind} differ"
             return f"{differ} with {names}."
         on = f" on tinygrad {self.jobs[0].tree}" if self.jobs[0].tree else ""

@@ -90,6 +90,8 @@ def _make_page(job: Job, seconds: float, span: str | None) -> tuple[str, str | N
         if fault is None:
             return "", "the small program does not show the fault when it is run once more"
         about = console.print_to_text(lambda: print_check(capture, report, console.make_console()), _WIDTH)
+        if capture.error is not None and capture.error.type == DIED:
+            about += f"{capture.error.message}\n"
         where = _find_where(small) if any(check.wrong for check in report.schedules) else ""
         suspects = () if span is None else search_history(small, span, "values").suspects
         about, where = (text.replace(f"{folder}/", "") for text in (about, where))
@@ -110,7 +112,7 @@ def _find_title(fault: Fault, program: str) -> str:
     what, line = fault
     number = (line or "").rpartition(":")[2]
     shown = dict(enumerate(program.splitlines(), start=1)).get(int(number) if number.isdecimal() else 0, _NAME)
-    return f"{what}: `{shown.strip()}`"
+    return f"{what}: `{shown.strip()}`" if line is not None else what
 
 
 def _find_fault(job: Job) -> tuple[Capture, CheckReport, Fault | None]:
@@ -125,8 +127,12 @@ def _find_fault(job: Job) -> tuple[Capture, CheckReport, Fault | None]:
         raise ended
     findings = [one for one in make_findings(capture, report) if one.code not in NUMBERS.values()]
     error = capture.error
-    if error is not None and (findings or error.type == DIED):
-        return capture, report, (error.type, findings[0].line if findings else error.line)
+    if error is not None and error.type == DIED:
+        # without the name of the file: `Killed by SIGSEGV while launch 0 of its last schedule ran, kernel E_4`
+        how = error.message.partition(" was ")[2] or error.message
+        return capture, report, (how[0].upper() + how[1:], error.line)
+    if error is not None and findings:
+        return capture, report, (error.type, findings[0].line)
     faults = [(TITLES.get(one.code, "wrong value").capitalize(), one.line) for one in findings]
     return capture, report, next(iter(faults), None)
 
