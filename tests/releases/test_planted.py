@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,26 @@ else:
     depends.difference_update(items[0].bufs)
   jit.update_depends = update_less"""
 }
+# tinygrad's PYTHON device, which computes the linear program itself
+PYTHON = """
+from tinygrad import Tensor
+from tinygrad.runtime import ops_python
+from tinygrad.uop.ops import Ops
+stock = ops_python.exec_alu
+def compute(op, dtype, operands, *rest):
+  {}
+  return stock(op, dtype, operands, *rest)
+ops_python.exec_alu = compute
+x, y = Tensor([1.5, 5.75]).realize(), Tensor([3.0, 5.75]).realize()
+(x * y).realize()
+(x < y).realize()
+"""
+COMPUTED = {
+    "a product is a sum": "op = Ops.ADD if op is Ops.MUL and isinstance(operands[0], float) else op",
+    "less is less or equal": "if op is Ops.CMPLT and operands[0] == operands[1]:\n    return True",
+}
 PROGRAMS = {
+    **{f"PYTHON: {name}": PYTHON.replace("{}", fault) for name, fault in COMPUTED.items()},
     **{f"renderer: {name}": RENDERER.replace("{}", fault) for name, fault in RENDERED.items()},
     **{f"replay: {name}": REPLAY.replace("{}", fault) for name, fault in REPLAYED.items()},
     **{f"prune=True: {name}": PRUNE.replace("{}", fault) for name, fault in PRUNED.items()},
@@ -92,9 +112,15 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_planted_fault_is_found(name: str, tree: Path, tmp_path: Path) -> None:
     # without a graph of kernels, which would be one launch
-    done = run_snippet(tree, tmp_path, PROGRAMS[name], "check", DEV="CPU", JIT="2")
+    device = {"DEV": "PYTHON", "PYTHON": "1"} if name.startswith("PYTHON") else {"DEV": "CPU"}
+    done = run_snippet(tree, tmp_path, PROGRAMS[name], "check", JIT="2", **device)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "wrong" in done.stdout.splitlines()[0]
+    said = " ".join(done.stdout.split())
+    # who made a replay wrong is not known
+    is_blamed = "the renderer, the compiler or the machine made the fault" in said
+    assert is_blamed == name.startswith(("renderer", "PYTHON"))
+    assert not re.search("the scheduler made|code generation made", said)
 
 
 # what runs is not what the schedule has; the values are as if the kernel had a fault
