@@ -28,15 +28,17 @@ from vmapdbg.model.store import list_fields
 def fill_inputs(patch: pytest.MonkeyPatch) -> None:
     """Gives Tensor.empty contents, without a kernel that a fault could change."""
     from tinygrad import Device, Tensor, dtypes
-
-    from vmapdbg.child.memory import make_buffer
+    from tinygrad.uop.ops import UOp
 
     chance = random.Random(3)
 
     def filled(*shape: Any, **_: Any) -> Tensor:
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         numbers = array("f", [chance.uniform(-4, 4) for _ in range(math.prod(sizes))])
-        u = make_buffer(Device.DEFAULT, len(numbers), dtypes.float, numbers.tobytes())
+        u = UOp.new_buffer(Device.DEFAULT, len(numbers), dtypes.float)
+        memory: Any = u.buffer
+        memory.allocate()
+        memory.copyin(memoryview(bytearray(numbers.tobytes())))
         return Tensor(u.reshape(sizes), device=Device.DEFAULT)
 
     patch.setattr(Tensor, "empty", staticmethod(filled))

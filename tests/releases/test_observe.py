@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 
 from release_trees import HERE, PROGRAMS, load_observed, run_observed, run_on
@@ -56,11 +55,3 @@ print(GlobalCounters.mem_used - before, len(recorder.schedules))
 def test_memory_that_is_no_longer_used_is_freed(release: str) -> None:
     """What is kept of a schedule keeps none of its buffers."""
     assert run_observed(release, FREES).split() == ["0", "1"]
-
-
-def test_switches_can_be_read_without_tinygrad(release: str) -> None:
-    """They are in the evidence of `check`, which the numpy reference takes in a process of its own."""
-    code = "import pickle\nfrom vmapdbg.child.memory import read_switches\nprint(pickle.dumps(read_switches()).hex())"
-    switches = pickle.loads(bytes.fromhex(run_on(release, "-c", code, DEV="CPU")))
-    assert switches["PCONTIG"] == 0
-    assert {type(value) for value in switches.values()} <= {int, bool, str}

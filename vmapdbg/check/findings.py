@@ -58,8 +58,8 @@ def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
 
 
 def fails_with_patches(capture: Capture, check: ScheduleCheck) -> bool:
-    """Whether only the patches make a schedule fail: stock tinygrad computes it, or numpy does and it has a vmap scope,
-    which stock tinygrad lacks."""
+    """Whether only the patches make a schedule fail: it runs without them, or it has a vmap scope, which stock tinygrad
+    lacks, and numpy computes it."""
     if check.stock_runs is not None:
         return check.stock_runs
     # a missing device or compiler is not the fault of the patches

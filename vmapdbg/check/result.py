@@ -418,7 +418,7 @@ class ScheduleCheck:
     - `failed`: the error of a schedule that raised; `failed_kernel` and `failed_node` are the number of the compute
       kernel that raised while it was compiled or ran, and the node that it writes; `crash` is the place in tinygrad;
       `expected` is what the outputs should hold.
-      `stock_runs`: whether stock tinygrad computes the graph, None if it was not tried.
+      `stock_runs`: whether it runs without patches, None if it was not tried.
     - `evaluations`: how many graphs the reference computed.
     - `replay`: the number of a replay by TinyJit, from 1: the kernels ran again with other inputs. 0: the captured call
       itself, which runs as a replay from 0.13 on.

@@ -92,10 +92,29 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
             child.request.over.touch()
             text, ended = child.answer(f"the comparison with {_REFERENCE}", job.timeout, progress)
         files = list(Path(evidence).glob(SCHEDULE_FILES))
-    report = read_report(text, len(files))
+    report = try_stock(job, capture, read_report(text, len(files)))
     if report.left and ended is None:
         ended = ChildDied(f"the comparison with {_REFERENCE} ended before it was done")
     return capture, report, ended
+
+
+def try_stock(job: Job, capture: Capture, report: CheckReport) -> CheckReport:
+    """Returns the report with, for each schedule that failed, whether it runs without patches; not for a vmap scope,
+    which stock tinygrad lacks. The snippet runs once more for it."""
+    failed = {check.schedule for check in report.schedules if check.failed is not None}
+    if not failed or not job.patches:
+        return report
+    with contextlib.suppress(ChildDied):
+        _, plain, _ = check_job(replace(job, patches=frozenset()))
+        runs = {(check.schedule, check.line): check.failed is None for check in plain.schedules}
+        checks = (
+            check
+            if check.schedule not in failed or any(r.vmap for r in capture.schedules[check.schedule].ranges)
+            else replace(check, stock_runs=runs.get((check.schedule, check.line)))
+            for check in report.schedules
+        )
+        return replace(report, schedules=tuple(checks))
+    return report
 
 
 def read_report(text: str, count: int) -> CheckReport:

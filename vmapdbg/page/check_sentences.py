@@ -29,7 +29,7 @@ class Sentence(NamedTuple):
     is_cause: bool = True
 
 
-STOCK_RUNS = "stock tinygrad computes its graph"
+STOCK_RUNS = "without patches it runs"
 NOT_WRITTEN = "no kernel writes to it: the scheduler lost the assign"
 VANISHED = "this schedule does not have the write, and after it no tensor has it: the write is lost"
 NOT_CAPTURED = (

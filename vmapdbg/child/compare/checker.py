@@ -23,7 +23,6 @@ from vmapdbg.check.findings import CheckedSchedule
 from vmapdbg.check.result import ScheduleCheck
 from vmapdbg.child.compare.reference_values import DOUBLE, MOVED, KnownValues, ReferenceValues
 from vmapdbg.child.compare.schedule_checker import ScheduleChecker
-from vmapdbg.child.compare.stock_trial import runs_on_stock
 from vmapdbg.child.evidence.evidence import ASKED, Evidence, EvidenceFolder
 from vmapdbg.install.job import CheckRequest, load_request
 from vmapdbg.install.system import hold
@@ -83,10 +82,7 @@ class RunChecker:
         evidence: Evidence = pickle.loads((self.folder.path / name).read_bytes())
         if evidence.failed is not None and not is_over:
             return
-        check = self.compare(evidence)
-        if evidence.failed is not None:
-            check = replace(check, stock_runs=self.try_stock(evidence))
-        append_line(self.request.output, check)
+        append_line(self.request.output, self.compare(evidence))
         self.done.add(name)
 
     def read_news(self) -> None:
@@ -124,16 +120,6 @@ class RunChecker:
         self.waiting = [file.name for file in self.folder.find_files() if file.name not in self.done]
         while self.waiting:
             self.compare_next(is_over=True)
-
-    def try_stock(self, evidence: Evidence) -> bool | None:
-        """Returns whether stock tinygrad computes the graph of a failed schedule, with the snippet's switches; None if
-        it cannot be tried: stock tinygrad has no vmap scope."""
-        asked = evidence.graphs.get("asked")
-        if evidence.stock_graph is None or asked is None or asked.ranges:
-            return None
-        contents = {name: self.folder.read_data(name) for (name,) in asked.inputs.values()}
-        target = self.request.job.target
-        return runs_on_stock(evidence.stock_graph, contents, evidence.switches, evidence.environment, target)
 
 
 # *** all processes of a program

@@ -6,15 +6,13 @@
     compared                the size that `written` had when all files in it were compared
     blobs/                  contents of buffers; a blob is written before a file names it
 
-Each pickled file appears as a whole. A PackedGraph has ops by name, because stock tinygrad has no VMAPIN. UOps are not
-pickled as they are: buffers of two processes could get the same name."""
+Each pickled file appears as a whole."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -35,16 +33,6 @@ ROOM = 1 << 30
 """The most bytes of buffers that one run keeps."""
 ASKED = "asked.pickle"
 COMPARED = "compared"
-
-
-@dataclass
-class PackedGraph:
-    """UOps in topological order, each (op, dtype, slots of sources, arg); a slot is a position here. A BUFFER's
-    arg is (device, elements). `roots` are the slots asked for, `blobs` names contents by the slot of the BUFFER."""
-
-    nodes: list[tuple[str, Any, tuple[int, ...], Any]] = field(default_factory=list)
-    roots: list[int] = field(default_factory=list)
-    blobs: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -146,8 +134,7 @@ class Evidence:
 
     `graphs` has `asked`, as the snippet asked for it, unless it could not be packed (`refused` says why) or compared;
     `got`, which reads what the outputs hold (`outputs`: number of the output -> slot); and `passed`, as the pass saw
-    it: its roots are the nodes of `buffers`. `stock_graph` is for `stock_trial`, with the
-    overlay: a pickled PackedGraph, which has objects of tinygrad. `range_names` maps RANGE ids to rendered names.
+    it: its roots are the nodes of `buffers`. `range_names` maps RANGE ids to rendered names.
 
     `failed` is the error of a schedule that raised, `crash` says how if tinygrad raised it, `failed_kernel` is the
     number of the compute kernel and `failed_node` the id of the node whose buffer it writes; `is_endless`: it was
@@ -157,9 +144,7 @@ class Evidence:
     that were asked for since the schedule before, `unwritten` what it reads and no kernel wrote. `changed` are buffers
     that a replay reads and nothing in the call assigns to, but that changed. `meant` has the outputs whose roots are
     not their graphs. `is_reordered`: the kernels ran in another order than the schedule's, which `buffers` has.
-    `input_numbers` maps slots of `asked` to the numbers of TinyJit's inputs. `switches` has the values of tinygrad's
-    switches then. `environment` is of a schedule that raised: the snippet may change it, and not every switch is a
-    ContextVar."""
+    `input_numbers` maps slots of `asked` to the numbers of TinyJit's inputs."""
 
     schedule: int
     line: str | None
@@ -168,7 +153,6 @@ class Evidence:
     outputs: dict[int, int] = field(default_factory=dict)
     held: list[HeldBuffer] = field(default_factory=list)
     buffers: list[WrittenBuffer] = field(default_factory=list)
-    stock_graph: bytes | None = None
     range_names: dict[int, str] = field(default_factory=dict)
     failed: str | None = None
     failed_kernel: int | None = None
@@ -186,8 +170,6 @@ class Evidence:
     meant: dict[int, Meant] = field(default_factory=dict[int, Meant])
     is_reordered: bool = False
     input_numbers: dict[int, int] = field(default_factory=dict[int, int])
-    switches: dict[str, int | str] = field(default_factory=dict[str, "int | str"])
-    environment: dict[str, str] = field(default_factory=dict[str, str])
 
     def leave_all(self, reason: str) -> None:
         """Adds a reason why what is asked for is not compared; a remark if nothing is."""
@@ -203,21 +185,6 @@ class Evidence:
     def is_sharded(self) -> bool:
         """Whether some of its values are on several devices at once, as far as the reference knows its graph."""
         return any(DEVICES in graph.ranges for name, graph in self.graphs.items() if name != "got")
-
-
-def pack_graph(roots: Sequence[UOp], contents: Callable[[UOp], str | None]) -> PackedGraph:
-    """Packs the graph of `roots`; `contents` returns the name of the contents of a BUFFER."""
-    packed = PackedGraph()
-    slots: dict[UOp, int] = {}
-    *nodes, _sink = roots[0].sink(*roots[1:]).toposort()
-    for u in nodes:
-        slots[u] = len(packed.nodes)
-        arg = (u.device, math.prod(u.shape)) if u.op.name == "BUFFER" else u.arg
-        packed.nodes.append((u.op.name, u.dtype, tuple(slots[s] for s in u.src), arg))
-        if u.op.name == "BUFFER" and (name := contents(u)) is not None:
-            packed.blobs[slots[u]] = name
-    packed.roots = [slots[u] for u in roots]
-    return packed
 
 
 class BlobsFull(Exception):

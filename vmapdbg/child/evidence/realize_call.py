@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
-from vmapdbg.child.evidence.evidence import (
-    ROOM,
-    BlobsFull,
-    Evidence,
-    EvidenceFolder,
-    HeldBuffer,
-    Meant,
-    list_parts,
-    pack_graph,
-)
+from vmapdbg.child.evidence.evidence import ROOM, BlobsFull, Evidence, EvidenceFolder, HeldBuffer, Meant, list_parts
 from vmapdbg.child.evidence.launches import LaunchKeeper, LiveTensors
 from vmapdbg.child.evidence.packer import CannotPack, Packer, find_argument_sizes, find_variables
 from vmapdbg.child.evidence.program_order import PendingTensor, ProgramOrder
@@ -38,7 +27,7 @@ from vmapdbg.child.listen.releases import (
     find_under,
     memory_of,
 )
-from vmapdbg.child.memory import name_dtype, read_switches
+from vmapdbg.child.memory import name_dtype
 from vmapdbg.install.overlay import is_installed
 from vmapdbg.model.account import Left
 from vmapdbg.model.wording import first_line
@@ -47,11 +36,6 @@ from vmapdbg.reference.graph import OpNode
 UOp = Any
 Passes = Sequence[PassRecord | None]
 _NO_VALUES = {"NULL": "the NULL device computes nothing", "DISK": "it reads a DISK", "TINYFS": "it reads TINYFS"}
-
-# custom kernels, values on several devices, views of a DISK, symbolic shapes
-_NOT_TRIED = frozenset(
-    {"KERNEL", "AFTER", "CUSTOM_KERNEL", "MULTI", "MSELECT", "MSTACK", "BUFFER_VIEW", "BIND", "DEFINE_VAR"}
-)
 
 
 class RealizeCall:
@@ -64,7 +48,7 @@ class RealizeCall:
         # BUFFERs of the call, so more Tensors can hold the outputs, also after the snippet's are gone
         self.held_tensors = [type(t)(t.uop, device=t.uop.device) for t in asked] if is_installed() else []
         self._tensors = list(map(weakref.ref, self.held_tensors or asked))
-        self.evidence = Evidence(-1, None, switches=read_switches())
+        self.evidence = Evidence(-1, None)
         self.launches = LaunchKeeper(folder)
         self.inputs: dict[UOp, tuple[str, ...]] = {}  # BUFFER of the snippet -> its contents, on each of its devices
         self.variables: dict[str, int] = {}
@@ -128,10 +112,6 @@ class RealizeCall:
             self.evidence.refused = str(error)
         if is_later:
             return None
-        is_sharded = any(len(names) != 1 for names in self.inputs.values())
-        if is_installed() and not is_sharded and not any(u.op.name in _NOT_TRIED for u in nodes):
-            packed = pack_graph([root.base for root in self.roots], lambda u: next(iter(self.inputs.get(u, ())), None))
-            self.evidence.stock_graph = pickle.dumps(packed)
         self.launches.note_inputs((u.buffer, names) for u, names in self.inputs.items())
         self.launches.live = LiveTensors(self.folder, self.inputs)
         return None
@@ -200,7 +180,6 @@ class RealizeCall:
             self._keep_held()
             self.keep_outputs(self.evidence, self._find_views(), self.folder.keep_all)
         except BlobsFull:
-            self.evidence.stock_graph = None
             self.evidence.graphs.clear()
             self.evidence.leave_all("its outputs do not fit: there was no room")
             return
@@ -333,7 +312,6 @@ class RealizeCall:
         """Ends a call that raises `error`; `nodes` are the known nodes of the last schedule."""
         self.evidence.failed = f"{type(error).__name__}: {first_line(error)}"
         self.evidence.crash = diagnose(error, nodes)
-        self.evidence.environment = dict(os.environ)
         self.evidence.is_endless = isinstance(error, EndlessRewrite)
         groups, failed, passed = self.launches.group(passes) or (), self.launches.failed, next(iter(passes), None)
         kernel = next((number for number, launches in enumerate(groups) if failed in launches), None)

@@ -18,7 +18,6 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -79,7 +78,7 @@ class SuiteFolder(EvidenceFolder):
             self.hand_on(Evidence(-1, evidence.line, left=added), self.test)
             return
         blobs = list((self.path / "blobs").iterdir()) if "asked" in evidence.graphs else []
-        self.hand_on(replace(evidence, stock_graph=None), self.test, blobs)  # that graph is only for `check`
+        self.hand_on(evidence, self.test, blobs)
 
     def write_asked(self, graph: OpGraph) -> None:
         """Does nothing: the judge compares schedules of several processes, and only when they have run."""
