@@ -76,11 +76,8 @@ def show(
     if beam is not None or optimizations:
         given = replace(given, times=True)
     capture = jobs.load_or_run(snippet, given, quiet_stdout=as_json)
-    if beam is not None and capture.error is None:
-        searched = list_searched(capture, part)
-        capture = add_beam_times(capture, jobs.run_optimized(snippet, given, beam, searched), searched)
-    if optimizations and capture.error is None:
-        capture = add_optimizations(capture, jobs.run_optimized(snippet, given, 0, list_searched(capture, part)[:1]))
+    if (beam is not None or optimizations) and capture.error is None:
+        capture = time_again(capture, snippet, given, part, beam, optimizations)
     failed = None
     if save is not None:
         try:
@@ -104,6 +101,29 @@ def show(
     console.end_after(capture)
     if strict and not account_of_shown(capture).is_balanced:
         sys.exit(1)
+
+
+def time_again(
+    capture: Capture,
+    snippet: str | None,
+    given: options.JobOptions,
+    part: options.Part,
+    beam: int | None,
+    optimizations: bool,
+) -> Capture:
+    """Returns a timed capture with the times of a part's longest kernels with BEAM, and of the longest one with other
+    optimizations. The snippet runs once more for each."""
+    searched = list_searched(capture, part)
+    if beam is not None:
+        capture = add_beam_times(capture, jobs.run_optimized(snippet, given, beam, searched), searched)
+    if optimizations:
+        capture = add_optimizations(capture, jobs.run_optimized(snippet, given, 0, searched[:1]))
+        if not any(kernel.optimizations for kernel in capture.kernels):
+            name = next((kernel.name for kernel in capture.kernels if kernel.key in searched), "no kernel")
+            console.say(
+                f"{name} was not timed with other optimizations: it writes to what it reads, or did not run again"
+            )
+    return capture
 
 
 def list_searched(capture: Capture, part: options.Part) -> tuple[str, ...]:
