@@ -252,6 +252,12 @@ def list_longest(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def change_kernels(capture: Capture, change: Callable[[Kernel], Kernel]) -> Capture:
+    """Returns the capture with each kernel changed."""
+    schedules = (replace(one, kernels=tuple(map(change, one.kernels))) for one in capture.schedules)
+    return replace(capture, schedules=tuple(schedules))
+
+
 def add_beam_times(capture: Capture, again: Capture, searched: Container[str]) -> Capture:
     """Returns the capture with the times of kernels in another run of the program, in which BEAM optimized those with
     the keys `searched`: launches are paired in their order. Raises Failure if the runs launch different kernels."""
@@ -268,19 +274,13 @@ def add_beam_times(capture: Capture, again: Capture, searched: Container[str]) -
         times = kernel.key in searched and found.get(digest_source(kernel.source))
         return replace(kernel, beam=sorted(times)[len(times) // 2]) if times else kernel
 
-    schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
-    return replace(capture, schedules=tuple(schedules))
+    return change_kernels(capture, fill)
 
 
 def add_optimizations(capture: Capture, again: Capture) -> Capture:
     """Returns the capture with the times of kernels with other optimizations, which another run has measured."""
     found = {kernel.key: kernel.optimizations for kernel in again.kernels}
-
-    def fill(kernel: Kernel) -> Kernel:
-        return replace(kernel, optimizations=found.get(kernel.key, ()))
-
-    schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
-    return replace(capture, schedules=tuple(schedules))
+    return change_kernels(capture, lambda kernel: replace(kernel, optimizations=found.get(kernel.key, ())))
 
 
 def sum_times(measured: Measured | None) -> float:

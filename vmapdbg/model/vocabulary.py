@@ -25,22 +25,10 @@ else:
 Mode = Literal["overlay", "observe"]
 Outcome = Literal["kept", "removed"]
 AddressSpace = Open[Literal["GLOBAL", "LOCAL", "REG"]]
-AxisType = Open[
-    Literal[
-        "LOOP",  # since 0.14 only a loop of a program; a loop of a schedule is WEAK
-        "REDUCE",
-        "OUTER",
-        "GLOBAL",
-        "WARP",
-        "LOCAL",
-        "GROUP_REDUCE",
-        "UPCAST",
-        "UNROLL",
-        "THREAD",
-        "WEAK",
-        "DEVICE",
-    ]
-]
+# since 0.14 LOOP is only a loop of a program, and WEAK a loop of a schedule
+_Loops = Literal["LOOP", "REDUCE", "OUTER"]
+_Optimized = Literal["GLOBAL", "WARP", "LOCAL", "GROUP_REDUCE", "UPCAST", "UNROLL", "THREAD"]
+AxisType = Open[Literal[_Loops, _Optimized, "WEAK", "DEVICE"]]
 LoopKind = Literal["loop", "thread", "launch"]
 Phase = Open[Literal["forward", "backward", "optimizer", "data"]]
 """The phase of a program: `data` makes values out of nothing (random numbers, constants, ranges)."""
@@ -59,6 +47,9 @@ RealizedReason = Open[Literal[_ByPass, _ByPatch, _WithoutOverlay]]
 _RefusedForMemory = Literal["local-too-large", "local-over-budget", "local-read-often"]
 _RefusedUntried = Literal["reduce-at-two-places", "not-settled", "not-tried", "codegen-fails"]
 _RefusedForCost = Literal["no-kernel-saved", "more-work", "fewer-threads", "slower", "no-faster", "more-memory"]
+_WithoutNumbers = Literal[
+    "no-rule", "folded", "same-index", "constant", "buffer-limit", "schedule-failed", "not-followed"
+]
 Rule = Open[
     Literal[
         # a node is realized
@@ -93,13 +84,7 @@ Rule = Open[
         "reduce-computed-again",  # numbers: reduces
         "cost-function",
         "few-buffers",  # numbers: buffers, limit
-        "no-rule",
-        "folded",
-        "same-index",
-        "constant",
-        "buffer-limit",
-        "schedule-failed",
-        "not-followed",
+        _WithoutNumbers,
     ]
 ]
 """The rule of a `Reason`, and its operands."""
