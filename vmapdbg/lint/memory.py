@@ -327,17 +327,10 @@ def _touch_same_elements(writer: Kernel, reader: Kernel, found: WrongTime) -> bo
     # it writes every element between its bounds
     if lowest is None or highest is None or elements != highest - lowest + 1:
         return False
-    for load in reader.accesses or ():
-        if (load.kind, load.buffer) != ("load", found.buffer):
-            continue
-        if load.lowest is None or load.highest is None:
-            # the address is unknown, but no element of the buffer is outside
-            reads_written = (lowest, highest) == (0, load.size - 1)
-        else:
-            reads_written = lowest <= load.lowest and load.highest <= highest
-        if reads_written:
-            return True
-    return False
+    loads = [one for one in reader.accesses or () if (one.kind, one.buffer) == ("load", found.buffer)]
+    # of an unknown address it is certain that it is in the buffer
+    read = [(one.lowest or 0, one.size - 1 if one.highest is None else one.highest) for one in loads]
+    return any(lowest <= first and last <= highest for first, last in read)
 
 
 @rule("VD110", "overwritten input", "error")

@@ -31,11 +31,7 @@ def rule(
     code: str, name: str, severity: Literal["error", "warning"], *, compares: bool = False
 ) -> Callable[[FindFaults], Rule]:
     """Makes a Rule of a function. The function's docstring is the explanation that the user reads."""
-
-    def make(find: FindFaults) -> Rule:
-        return Rule(code, name, severity, inspect.cleandoc(find.__doc__ or ""), find, compares)
-
-    return make
+    return lambda find: Rule(code, name, severity, inspect.cleandoc(find.__doc__ or ""), find, compares)
 
 
 def each_kernel(capture: Capture) -> Iterator[tuple[Schedule, int, Kernel]]:
