@@ -154,9 +154,6 @@ def _line_likeness(one: _Line, other: _Line) -> float:
 
 
 def _pair_tokens(before: _Line, after: _Line) -> Iterator[tuple[_Token, _Token]]:
-    if before.forms == after.forms:
-        yield from zip(before.tokens, after.tokens, strict=True)
-        return
     for tag, i, end, j, end_after in find_opcodes(before.forms, after.forms):
         if tag == "equal":
             yield from zip(before.tokens[i:end], after.tokens[j:end_after], strict=True)

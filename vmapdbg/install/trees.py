@@ -149,13 +149,9 @@ def find_imported(path: Sequence[str]) -> Tree | None:
     """Returns the tree that `import tinygrad` takes if `sys.path` is `path`, None if there is none. Imports nothing."""
     spec = PathFinder.find_spec("tinygrad", list(path))
     # without an origin it is a folder without __init__.py, such as the overlay's
-    if spec is None or spec.origin is None:
-        folder = find_editable()
-        if folder is None:
-            return None
-    else:
-        folder = Path(spec.origin).parent.parent
-    return Tree(folder, find_version(folder), describe_state(folder))
+    origin = None if spec is None else spec.origin
+    folder = find_editable() if origin is None else Path(origin).parent.parent
+    return None if folder is None else Tree(folder, find_version(folder), describe_state(folder))
 
 
 def is_release(tree: Tree) -> bool:
@@ -184,9 +180,7 @@ def has_package(folder: Path) -> bool:
 def cache_folder() -> Path:
     """Returns the cache: `VMAPDBG_CACHE`, else `vmapdbg` in the user's cache folder (XDG_CACHE_HOME, ~/.cache)."""
     chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "vmapdbg")
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "vmapdbg")
 
 
 def read_kept(name: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmapdbg.lint.rule import advise_apart, advise_patches, advise_why, each_kernel, kernel_finding, node_finding, rule
+from vmapdbg.lint.rule import advise_apart, advise_on, advise_why, each_kernel, kernel_finding, node_finding, rule
 from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Schedule
 from vmapdbg.model.ops import MOVEMENT, WRITES
 from vmapdbg.model.schedule_index import ScheduleIndex, count_elements, index_of
@@ -50,7 +50,7 @@ def find_large_local_memory(capture: Capture, baseline: Capture | None) -> Itera
         advice = "keep the buffer in GLOBAL memory with .contiguous()"
         if capture.patches.get("fuse-broadcast"):
             advice += ", or --patches all,-fuse-broadcast"
-        advice = advise_patches(capture, "local-budget") or advice
+        advice = advise_on(capture, "local-budget") or advice
         yield kernel_finding("VD102", schedule, number, message, advice)
 
 
@@ -83,7 +83,7 @@ def find_lost_parallelism(capture: Capture, baseline: Capture | None) -> Iterato
             f"kernel {kernel.name} runs {threads} where the baseline's {busiest.name} runs "
             f"{busiest.threads:,}: each does {serial:,.0f} ops instead of {serial_before:,.0f}"
         )
-        advice = advise_patches(capture, "fusion-guard") or advise_apart(capture)
+        advice = advise_on(capture, "fusion-guard") or advise_apart(capture)
         yield kernel_finding("VD103", schedule, number, message, advice)
 
 
@@ -118,7 +118,7 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
             message += f" (the baseline's kernels execute {executed:,})"
         # the patches that make a buffer if computing its value again costs more
         guard = ("fusion-guard",) if capture.patches.get("fuse-broadcast") else ()
-        advice = advise_patches(capture, *guard, "realize-reused") or advise_apart(capture)
+        advice = advise_on(capture, *guard, "realize-reused") or advise_apart(capture)
         yield kernel_finding("VD104", schedule, number, message, advice)
 
 

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from vmapdbg.lint.rule import (
-    advise_patches,
-    advise_why,
-    each_access,
-    each_kernel,
-    kernel_finding,
-    node_finding,
-    rule,
-    why,
-)
+from vmapdbg.lint.rule import advise_on, advise_why, each_access, each_kernel, kernel_finding, node_finding, rule, why
 from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Kernel, Loop, Node, Outside, Schedule, WrongTime
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
@@ -92,7 +83,7 @@ def _name_range(schedule: Schedule, kernel: Kernel, loop: Loop) -> str:
 
 
 def _advise_ranges(capture: Capture, schedule: Schedule, node: int | None) -> str:
-    patches = advise_patches(capture, "ambient-ranges", "nested-ranges")
+    patches = advise_on(capture, "ambient-ranges", "nested-ranges")
     if patches is not None and any(item.vmap for item in schedule.ranges):
         return patches
     if node is None:
@@ -253,7 +244,7 @@ def _explain_open(capture: Capture, schedule: Schedule, bufferize: Bufferize) ->
 
 def _advise_closing(capture: Capture, schedule: Schedule, node: int | None) -> str:
     advice = "look at the kernel's source" if node is None else f"{why(schedule, node)} (where the range comes from)"
-    return advise_patches(capture, "close-ranges", "ambient-ranges", "nested-ranges") or advice
+    return advise_on(capture, "close-ranges", "ambient-ranges", "nested-ranges") or advice
 
 
 @rule("VD108", "accumulator reset", "error")

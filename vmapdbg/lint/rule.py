@@ -78,7 +78,7 @@ def advise_why(schedule: Schedule, kernel: Kernel, advice: str) -> str:
     return ": ".join([advice, *(why(schedule, node) for node in kernel.outputs[:1])])
 
 
-def advise_patches(capture: Capture, *patches: str) -> str | None:
+def advise_on(capture: Capture, *patches: str) -> str | None:
     """Returns `turn A and B on (--patches all)` for the patches that were off, None if all were on."""
     off = " and ".join(patch for patch in patches if capture.patches.get(patch) is False)
     return f"turn {off} on (--patches all)" if off else None

@@ -47,9 +47,7 @@ RealizedReason = Open[Literal[_ByPass, _ByPatch, _WithoutOverlay]]
 _RefusedForMemory = Literal["local-too-large", "local-over-budget", "local-read-often"]
 _RefusedUntried = Literal["reduce-at-two-places", "not-settled", "not-tried", "codegen-fails"]
 _RefusedForCost = Literal["no-kernel-saved", "more-work", "fewer-threads", "slower", "no-faster", "more-memory"]
-_WithoutNumbers = Literal[
-    "no-rule", "folded", "same-index", "constant", "buffer-limit", "schedule-failed", "not-followed"
-]
+_NoNumbers = Literal["no-rule", "folded", "same-index", "constant", "buffer-limit", "schedule-failed", "not-followed"]
 Rule = Open[
     Literal[
         # a node is realized
@@ -84,7 +82,7 @@ Rule = Open[
         "reduce-computed-again",  # numbers: reduces
         "cost-function",
         "few-buffers",  # numbers: buffers, limit
-        _WithoutNumbers,
+        _NoNumbers,
     ]
 ]
 """The rule of a `Reason`, and its operands."""
