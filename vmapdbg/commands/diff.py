@@ -41,7 +41,7 @@ _SEE_MORE = (
 @options.memory
 @options.json("Print the differences as one JSON document.")
 @options.strict
-@click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
+@options.flag("--exit-code", help="End with 1 when there are differences.")
 @click.option("--test", help="Of two saved runs: print this test in full (its id, or a unique part of it).")
 @options.of_job
 @console.display_options
