@@ -16,11 +16,9 @@ from vmapdbg.reference.graph import reach
 
 T = TypeVar("T", str, Choice)
 
-Ask = Callable[[Sequence[frozenset[T]]], Sequence[str]]
-"""Returns the name of the outcome of each set."""
+Ask = Callable[[Sequence[frozenset[T]]], Sequence[str]]  # returns the name of the outcome of each set
 Transform = Callable[[frozenset[T]], frozenset[T]]
-Matters = Callable[[str], bool]
-"""Tells whether an outcome is the outcome that is looked for."""
+Matters = Callable[[str], bool]  # tells whether an outcome is the outcome that is looked for
 Choices = frozenset[Choice]
 
 _COMPUTES = ELEMENTWISE | REDUCES
@@ -200,8 +198,7 @@ class DecisionSearcher(Searcher[Choice]):
 
 # *** commits
 
-Named = dict[str, str | None]
-"""The name of the outcome of each commit, None if it cannot be run."""
+Named = dict[str, str | None]  # the name of the outcome of each commit, None if it cannot be run
 
 
 def search_commits(

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
-AskEach = Callable[[Sequence[str]], Sequence[bool]]
-"""Tells of each program whether it shows the fault."""
+AskEach = Callable[[Sequence[str]], Sequence[bool]]  # tells of each program whether it shows the fault
 _BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 _SEEDS = frozenset({"seed", "manual_seed"})
 _GENERATORS = frozenset({"default_rng", "RandomState"})

@@ -24,8 +24,7 @@ from vmapdbg.page.claims import account_of_linted
 
 Codes = tuple[str, ...] | None
 CODES_TYPE = options.names("code", CODES, str.upper)
-_FILE_WIDTH = 80
-"""Columns of a text in a file, whatever the width of the terminal."""
+_FILE_WIDTH = 80  # columns of a text in a file, whatever the width of the terminal
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ from vmapdbg.model.store import build_data, check_output, dump_compact, dump_doc
 from vmapdbg.model.wording import format_plural
 from vmapdbg.suite.saved import FAILED, RUN_FOLDER, RUN_SCHEMA, SavedRun, end_run, load_run, prepare_folder
 
-_NO_FILES = ("-m", "-c", "-")
-"""What Python accepts in place of a script's name."""
+_NO_FILES = ("-m", "-c", "-")  # what Python accepts in place of a script's name
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

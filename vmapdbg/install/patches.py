@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from vmapdbg.model.failure import Failure
 
-Patches = frozenset[str]
-"""The names of the switchable patches that are on."""
+Patches = frozenset[str]  # the names of the switchable patches that are on
 
 
 class PatchError(Failure, ValueError):

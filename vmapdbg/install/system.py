@@ -19,8 +19,7 @@ from typing import IO
 
 from vmapdbg.model.failure import Failure
 
-Stream = int | IO[bytes] | None
-"""Where a child's stdout or stderr goes; None is the tool's stream."""
+Stream = int | IO[bytes] | None  # where a child's stdout or stderr goes; None is the tool's stream
 IS_LINUX = hasattr(os, "pidfd_open")
 CAN_FORK = sys.platform != "darwin"
 """Whether a process that has imported tinygrad can be forked: Metal does not work in such a fork."""

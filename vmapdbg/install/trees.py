@@ -36,8 +36,7 @@ from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, write_atomically
 from vmapdbg.model.wording import shorten_commit
 
-OLDEST = (0, 12)
-"""The first release that can be observed."""
+OLDEST = (0, 12)  # the first release that can be observed
 
 _RELEASE = re.compile(r"\d+(\.\d+)+((a|b|rc|\.post|\.dev)\d+)?")
 _VERSION_IN_SETUP = re.compile(r"""^\s*version\s*=\s*["']([^"']+)["']""", re.MULTILINE)

@@ -448,8 +448,7 @@ class Versions:
     commit: str | None = None
 
 
-DIED = "ChildDied"
-"""The type of the error of a run whose process died."""
+DIED = "ChildDied"  # the type of the error of a run whose process died
 
 
 @dataclass(frozen=True)

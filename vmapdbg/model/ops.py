@@ -15,11 +15,9 @@ MOVEMENT = RESHAPING | {"VIEW", "DETACH", "CONTIGUOUS_BACKWARD"}
 REDUCES = frozenset({"REDUCE", "REDUCE_AXIS"})
 """The op that reduces, in the graph and in a kernel, by its names in all releases."""
 
-STORES = frozenset({"ASSIGN", "STORE"})
-"""The op that writes to memory: its names in the releases."""
+STORES = frozenset({"ASSIGN", "STORE"})  # the op that writes to memory: its names in the releases
 
-WRITES = STORES | {"AFTER"}
-"""Ops whose first source is memory that is written, or was."""
+WRITES = STORES | {"AFTER"}  # ops whose first source is memory that is written, or was
 
 COMPUTES_NOTHING = MOVEMENT | {"CONST", "VCONST", "BUFFER", "PARAM", "VMAPIN", "VMAPOUT"}
 """Ops that compute no value: movement ops, constants and memory."""

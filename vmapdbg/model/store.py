@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.failure import Failure
 
-SCHEMAS = Path(__file__).parents[1] / "schemas"
-"""The folder of the shipped JSON Schemas."""
+SCHEMAS = Path(__file__).parents[1] / "schemas"  # the folder of the shipped JSON Schemas
 
 # *** plain data
 

@@ -87,8 +87,7 @@ Rule = Open[
 ]
 """The rule of a `Reason`, and its operands."""
 
-UnsplitRule = Open[Literal["gather"]]
-"""Why a reduce is not split; its operands are fields of `Unsplit`."""
+UnsplitRule = Open[Literal["gather"]]  # why a reduce is not split; its operands are fields of `Unsplit`
 
 # *** a diff
 
@@ -131,10 +130,8 @@ EdgeKind = Literal["data", "kept", "removed", "reference"]
 
 # *** a search
 
-OutcomeKind = Literal["values", "kernels", "findings", "crash"]
-"""How `bisect` compares outcomes."""
-MeasureKind = Literal["time", "ops", "bytes", "memory"]
-"""What `bisect --commits` measures."""
+OutcomeKind = Literal["values", "kernels", "findings", "crash"]  # how `bisect` compares outcomes
+MeasureKind = Literal["time", "ops", "bytes", "memory"]  # what `bisect --commits` measures
 TuneOutcome = Literal["unchanged", "helps", "no-better", "same-kernels", "other-values", "fails"]
 """What came of a run of `tune` with edits."""
 

@@ -17,8 +17,7 @@ from vmapdbg.model.failure import EXIT_CHILD, EXIT_SNIPPET
 from vmapdbg.model.store import dump_document
 from vmapdbg.model.wording import escape_unsafe
 
-_WIDTH = "vmapdbg.width"
-"""The value of --width, in the `meta` of the context."""
+_WIDTH = "vmapdbg.width"  # the value of --width, in the `meta` of the context
 _NARROWEST = 20
 
 # *** messages
@@ -29,8 +28,7 @@ def say(message: str) -> None:
     click.echo(f"vmapdbg: {escape_unsafe(message)}", err=True)
 
 
-say_once = functools.cache(say)
-"""Prints a line on stderr the first time it is called with that line."""
+say_once = functools.cache(say)  # prints a line on stderr the first time it is called with that line
 
 
 def report_no_schedule(capture: Capture) -> None:
@@ -151,8 +149,7 @@ def make_console(stderr: bool = False) -> Any:
 
 # *** progress
 
-Progress = Callable[[str], object]
-"""Gets a line about the progress of the work."""
+Progress = Callable[[str], object]  # gets a line about the progress of the work
 
 
 def drop_progress(line: str) -> None:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from vmapdbg.diff.result import ScheduleDiff
     from vmapdbg.page.view import View
 
-_ARGUMENTS = "vmapdbg.arguments"
-"""The words after `--`, in the `meta` of the context."""
+_ARGUMENTS = "vmapdbg.arguments"  # the words after `--`, in the `meta` of the context
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
@@ -91,10 +90,8 @@ def _read_seconds(text: str) -> float:
 PATCHES = TextType("SPEC", parse_patches)
 NODE = TextType("node", _read_node)
 """A node: its number, alone or after its schedule's (`55/36`). The value is a pair, with None for no schedule."""
-SCHEDULE = TextType("N|all", _read_schedule)
-"""The number of a schedule, or `all`."""
-SECONDS = TextType("SECONDS", _read_seconds)
-"""A number of seconds over 0."""
+SCHEDULE = TextType("N|all", _read_schedule)  # the number of a schedule, or `all`
+SECONDS = TextType("SECONDS", _read_seconds)  # a number of seconds over 0
 
 
 # *** options that several commands have
@@ -149,10 +146,8 @@ class JobOptions:
     timeout: float | None = None
     tree: str | None = None
     python: str | None = None
-    code: str | None = None
-    """Python code in place of a snippet."""
-    arguments: tuple[str, ...] | None = None
-    """The arguments for the snippet."""
+    code: str | None = None  # Python code in place of a snippet
+    arguments: tuple[str, ...] | None = None  # the arguments for the snippet
     times: bool | None = None
     memory: bool | None = None
 

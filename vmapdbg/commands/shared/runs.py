@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 # what compares two captures and prints the result; the last one imports numpy
 _IMPORTS = ("vmapdbg.diff", "vmapdbg.page.text.run", "vmapdbg.values.numbers")
-_TIMED_RUNS = 3
-"""How often a job is run to time it: the ratio of two single launches of a kernel is mostly noise."""
+_TIMED_RUNS = 3  # how often a job is run to time it: the ratio of two single launches of a kernel is mostly noise
 
 
 @dataclass(frozen=True)
