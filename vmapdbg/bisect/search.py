@@ -56,8 +56,7 @@ class Reduced:
 
 
 class Searcher(Generic[T]):
-    """Asks for the outcomes of subsets of `given`: each once, and at most about `budget` of them. `outcomes` has every
-    set that was tried, in order."""
+    """Asks for the outcomes of subsets of `given`, each once, at most about `budget`; `outcomes` has them in order."""
 
     def __init__(self, given: frozenset[T], ask: Ask[T], budget: int):
         self.given, self.ask, self.budget = given, ask, budget
@@ -179,9 +178,7 @@ class DecisionSearcher(Searcher[Choice]):
         if reduces and is_right(self.look([reduces])[0]):
             self.given = reduces
         smallest, is_minimal = self.find_minimal(lambda part: part, is_right, is_limited=True)
-        if smallest is None:
-            return self.find_single(is_right)
-        return [smallest], is_minimal
+        return self.find_single(is_right) if smallest is None else ([smallest], is_minimal)
 
     def find_single(self, does: Matters) -> tuple[list[Choices], bool]:
         """Tries single decisions within the budget: lets realize points go, then forces nodes, reduces first. Returns

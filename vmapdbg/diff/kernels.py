@@ -152,8 +152,7 @@ def _compare(matched_by: MatchedBy, before: _Program, after: _Program) -> Kernel
 
 
 def _match_alike(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    """Pairs numbers of programs by the share of common nodes or lines. By `nodes`, lines do not count, and one program
-    must compute what the other writes."""
+    """Pairs numbers by the share of common nodes or lines. By `nodes`, one must compute what the other writes."""
 
     def measure(one: _Program, other: _Program) -> float:
         alike = share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))

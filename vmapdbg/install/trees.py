@@ -199,8 +199,7 @@ def keep(name: str, content: str | bytes) -> None:
 
 
 def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
-    """Returns the folder of a cache entry; `fill` fills a new one. Raises TreeError if the cache cannot be written, or
-    if the entry has changed."""
+    """Returns the folder of a cache entry; `fill` fills a new one. Raises TreeError: it has changed, or cannot be made."""
     entry = cache_folder() / kind / name
     if entry.exists():
         check_whole(entry)

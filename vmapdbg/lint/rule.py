@@ -10,6 +10,7 @@ from typing import Literal
 from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Schedule
 from vmapdbg.model.schedule_index import index_of, name_node
 
+Severity = Literal["error", "warning"]
 FindFaults = Callable[[Capture, Capture | None], Iterable[Finding]]
 """Gets a capture and the baseline's capture (None without a baseline)."""
 
@@ -21,15 +22,13 @@ class Rule:
 
     code: str
     name: str
-    severity: Literal["error", "warning"]
+    severity: Severity
     explanation: str
     find: FindFaults
     compares: bool = False
 
 
-def rule(
-    code: str, name: str, severity: Literal["error", "warning"], *, compares: bool = False
-) -> Callable[[FindFaults], Rule]:
+def rule(code: str, name: str, severity: Severity, *, compares: bool = False) -> Callable[[FindFaults], Rule]:
     """Makes a Rule of a function. The function's docstring is the explanation that the user reads."""
     return lambda find: Rule(code, name, severity, inspect.cleandoc(find.__doc__ or ""), find, compares)
 

@@ -45,11 +45,9 @@ class Left:
         if self.number is not None:
             about = {"outputs": f"output {self.number}", "buffers": f"buffer {self.number} that it writes"}
             return f"{about.get(self.what, self.what)}: {self.reason}"
-        if self.what == "replays":
-            return f"{format_plural(self.count, 'replay')} of it by TinyJit: {self.reason}"
-        if self.what == "elements":
-            return f"{format_plural(self.count, 'element')}: {self.reason}"
-        return self.reason
+        replays = f"{format_plural(self.count, 'replay')} of it by TinyJit: "
+        elements = f"{format_plural(self.count, 'element')}: "
+        return {"replays": replays, "elements": elements}.get(self.what, "") + self.reason
 
 
 @dataclass(frozen=True)

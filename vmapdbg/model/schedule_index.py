@@ -90,9 +90,7 @@ class ScheduleIndex:
 
     def count_reduced(self, node: Node) -> int:
         """Returns how many elements a reduce reads; 0 for other nodes and for symbolic shapes."""
-        if name_op(node.op) != "REDUCE" or not node.src:
-            return 0
-        return count_elements(self.nodes[node.src[0]].shape)
+        return count_elements(self.nodes[node.src[0]].shape) if name_op(node.op) == "REDUCE" and node.src else 0
 
     def find_sources(self, node_ids: Sequence[int]) -> frozenset[int]:
         """Returns the ids of all direct and indirect sources of some nodes."""
@@ -183,8 +181,7 @@ class ScheduleIndex:
         return found
 
     def find_reading(self, node_id: int) -> list[tuple[int, Kernel]]:
-        """Returns the kernels that read the buffer of a node, with their numbers: they compute a reader of the node but
-        not the node."""
+        """Returns the kernels, with numbers, that read a node's buffer: they compute a reader but not the node."""
         if node_id not in self.writers or node_id not in self.nodes:
             return []
         found = {number: k for reader in self.readers[node_id] for number, k in self.computing[reader.id].items()}
