@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from typing import TypeVar
 
@@ -132,15 +132,9 @@ def _line_likeness(one: str, other: str) -> float:
 
 # *** names of ranges
 
-
-def find_ranges(expression: str) -> list[str]:
-    """Returns the numbered ranges of an expression such as `(r4*2+r5)`, in order."""
-    return _NUMBERED.findall(expression)
-
-
-def blank_ranges(expression: str) -> str:
-    """Replaces each numbered range of an expression by `r`."""
-    return _NUMBERED.sub("r", expression)
+find_ranges: Callable[[str], list[str]] = _NUMBERED.findall
+"""Returns the numbered ranges of an expression such as `(r4*2+r5)`, in order."""
+blank_ranges = partial(_NUMBERED.sub, "r")  # replaces each numbered range of an expression by `r`
 
 
 def choose_names(votes: Mapping[tuple[str, str], int]) -> dict[str, str]:

@@ -199,7 +199,7 @@ def keep(name: str, content: str | bytes) -> None:
 
 
 def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
-    """Returns the folder of a cache entry; `fill` fills a new one. Raises TreeError: it has changed, or cannot be made."""
+    """Returns a cache entry's folder; `fill` fills a new one. Raises TreeError if it changed or cannot be written."""
     entry = cache_folder() / kind / name
     if entry.exists():
         check_whole(entry)
