@@ -205,8 +205,7 @@ def search_commits(
 
     Returns the outcomes of the commits that were run, and the last of these with the first commit's outcome and the
     first with another one; None if both ends have the same outcome. Skips commits that cannot be run. Raises ValueError
-    if an end cannot be run.
-    """
+    if an end cannot be run."""
     outcomes: Named = {}
 
     def look(chosen: Sequence[str]) -> None:

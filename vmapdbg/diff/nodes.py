@@ -89,8 +89,7 @@ class SchedulePair(NamedTuple):
     """The positions of two schedules, None for a side without one, and what they have in common.
 
     `line`: the same line asked for both, in the same order. `order`: the lines may differ, but all schedules have the
-    same graphs in the same order. Only these two are the same values. `graph`, `alike`: equal or similar graphs.
-    """
+    same graphs in the same order. Only these two are the same values. `graph`, `alike`: equal or similar graphs."""
 
     before: int | None
     after: int | None

@@ -41,8 +41,7 @@ class Job:
     repeats launches. With `beam` BEAM searches that wide for the kernels `searched`, by key; without it they are timed
     with other optimizations, too. `edits` is a file that
     `tune` wrote: the text of each edited file. `switches` are environment variables for the snippet (`PCONTIG=2`).
-    With `gradients`, `check` compares them with finite differences.
-    """
+    With `gradients`, `check` compares them with finite differences."""
 
     snippet: str
     arguments: tuple[str, ...] = ()

@@ -33,8 +33,7 @@ def find_large_local_memory(capture: Capture, baseline: Capture | None) -> Itera
     GROUP reduce needs. The limit is the limit in tinygrad's renderer of the target. A target without such memory (c,
     llvm) has no limit.
 
-    What to try: turn off the patch that keeps the buffer in LOCAL memory (fuse-broadcast), or turn on local-budget.
-    """
+    What to try: turn off the patch that keeps the buffer in LOCAL memory (fuse-broadcast), or turn on local-budget."""
     for schedule, number, kernel in each_kernel(capture):
         if kernel.local_limit is None or kernel.local_bytes <= kernel.local_limit:
             continue
@@ -61,8 +60,7 @@ def find_lost_parallelism(capture: Capture, baseline: Capture | None) -> Iterato
     FILE.json`.
 
     What to try: turn on fusion-guard, turn off fuse-broadcast if it made one kernel of several, or put .contiguous()
-    between the parts that should be two kernels.
-    """
+    between the parts that should be two kernels."""
     for schedule, number, before in _pair_kernels(capture, baseline):
         kernel = schedule.kernels[number]
         if not all(k.threads for k in (kernel, *before)):
@@ -96,8 +94,7 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
     What to try: turn on the patches that weigh such work, if they are off (fusion-guard, realize-reused). Turn off
     fuse-broadcast if it made one kernel of several. Or put .contiguous() after the value that is computed again. Since
     tinygrad 0.14 use .clone() instead: there .contiguous() makes no buffer of a value computed from constants alone,
-    such as the sine of an arange.
-    """
+    such as the sine of an arange."""
     before = {(schedule.index, number): kernels for schedule, number, kernels in _pair_kernels(capture, baseline)}
     for schedule, number, kernel in each_kernel(capture):
         if kernel.executed_ops < FEW_OPS or kernel.redundancy is None:
@@ -143,8 +140,7 @@ def find_useless_copies(capture: Capture, baseline: Capture | None) -> Iterator[
     of what another kernel writes, and the other kernel reads of the target only what it would replace there.
 
     What to try: look at the decision that made the copy (vmapdbg why NODE). Pass the value as it is, without a
-    movement op in between, or assign to a whole buffer instead of a slice.
-    """
+    movement op in between, or assign to a whole buffer instead of a slice."""
     for schedule, number, kernel in each_kernel(capture):
         index = index_of(schedule)
         node = index.node(next(iter(kernel.outputs), None))
@@ -202,8 +198,7 @@ def find_quadratic_scans(capture: Capture, baseline: Capture | None) -> Iterator
 
     What to try: two passes. Reshape to rows of about sqrt(n), scan the rows, then add the last value of the rows before
     to each row. For logcumsumexp, if the values differ by less than about 80: (x - m).exp().cumsum().log() + m, where m
-    is x.max().
-    """
+    is x.max()."""
     for schedule, number, kernel in each_kernel(capture):
         index = index_of(schedule)
         for node in map(index.node, kernel.nodes):

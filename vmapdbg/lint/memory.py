@@ -27,8 +27,7 @@ def find_overlapping_stores(capture: Capture, baseline: Capture | None) -> Itera
     threads of one group count, because each step of a loop may use that memory again.
 
     What to try: a buffer inside a scope must close the ambient ranges (patch ambient-ranges; for nested scopes also
-    nested-ranges). `vmapdbg why NODE` shows the ranges of the buffer's node.
-    """
+    nested-ranges). `vmapdbg why NODE` shows the ranges of the buffer's node."""
     for schedule, number, kernel, access in each_access(capture):
         message = _explain_store(schedule, kernel, access)
         if message is not None:
@@ -123,8 +122,7 @@ def find_outside(capture: Capture, baseline: Capture | None) -> Iterator[Finding
 
     What to try: look at the ranges that the address is computed from. Typical causes are the lost valid of a PAD or
     SHRINK, a stride or an order of ranges that differs between the buffer and its reader, and a buffer that is too
-    short.
-    """
+    short."""
     # wrong ranges give wrong addresses: the ranges name the node, so the address is not reported again
     explained: set[tuple[int, int | None]] = set()
     for schedule in capture.schedules:
@@ -189,8 +187,7 @@ def find_unwritten(capture: Capture, baseline: Capture | None) -> Iterator[Findi
     not checked, and neither are shapes with a variable. If the elements are too many to count, the rule only reports
     kernels with fewer stores than elements.
 
-    What to try: a range of the buffer is missing in the kernel, or is too short; `vmapdbg why NODE` shows them.
-    """
+    What to try: a range of the buffer is missing in the kernel, or is too short; `vmapdbg why NODE` shows them."""
     for schedule, number, kernel, access in each_access(capture):
         if not kernel.fresh or access.kind != "store" or access.addrspace != "GLOBAL":
             continue
@@ -216,8 +213,7 @@ def find_open_ranges(capture: Capture, baseline: Capture | None) -> Iterator[Fin
     on purpose, because the schedule runs them. LOCAL buffers are inside the loops around them.
 
     What to try: turn on close-ranges, which closes every open range of a stored value. Or the value should not depend
-    on the range: `vmapdbg why NODE` shows where it comes from.
-    """
+    on the range: `vmapdbg why NODE` shows where it comes from."""
     for schedule in capture.schedules:
         for bufferize in schedule.bufferizes:
             if bufferize.left_open and bufferize.holds_memory:
@@ -258,8 +254,7 @@ def find_resets(capture: Capture, baseline: Capture | None) -> Iterator[Finding]
     loop, a load reads the sum. A register that is read only inside the loop is not reported.
 
     What to try: the cause is the order in which tinygrad lowers a kernel with several reduces. 0.14.0 does it with
-    PCONTIG=2. Another PCONTIG, or a `.contiguous()` in front of the reduce, makes several kernels of it.
-    """
+    PCONTIG=2. Another PCONTIG, or a `.contiguous()` in front of the reduce, makes several kernels of it."""
     for schedule, number, kernel in each_kernel(capture):
         for reset in kernel.resets:
             steps = format_plural(prod(loop.size for loop in reset.loops), "step")
@@ -284,8 +279,7 @@ def find_wrong_order(capture: Capture, baseline: Capture | None) -> Iterator[Fin
     kernels must touch the same elements: the writing kernel stores to all elements between two bounds, and the elements
     that are read are between them. Schedules on several devices, custom kernels and copies are not checked.
 
-    What to try: realize the value before the assign, or make it `.contiguous()`; or realize the assign by itself.
-    """
+    What to try: realize the value before the assign, or make it `.contiguous()`; or realize the assign by itself."""
     for schedule, number, kernel in each_kernel(capture):
         for found in kernel.wrong_times:
             message = _explain_order(schedule, kernel, found)
@@ -334,8 +328,7 @@ def find_overwritten_inputs(capture: Capture, baseline: Capture | None) -> Itera
     are not checked.
 
     What to try: in 0.12, an output gets the memory of an input if it equals that input except for a DETACH, or if it is
-    a constant that was folded from the input (x - x). `.contiguous()` gives it memory of its own.
-    """
+    a constant that was folded from the input (x - x). `.contiguous()` gives it memory of its own."""
     for schedule, number, kernel in each_kernel(capture):
         if kernel.overwrites is None:
             continue
@@ -359,8 +352,7 @@ def find_races(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
     steps to compute, are not checked. Threads that all store to one element are VD101.
 
     What to try: a barrier is missing in what tinygrad makes of the kernel. A `.contiguous()` in front of the reduce
-    that uses the LOCAL memory, or NOOPT=1, makes other kernels.
-    """
+    that uses the LOCAL memory, or NOOPT=1, makes other kernels."""
     for schedule, number, kernel in each_kernel(capture):
         for race in kernel.races:
             first, second = (f"{kind}s" for kind in race.kinds)

@@ -141,8 +141,7 @@ class ScheduleIndex:
         """Returns the ambient ranges that a kept GLOBAL buffer does not close: their iterations overwrite each other.
 
         This holds for LOOP and OUTER ranges, because the kernel that reads the buffer starts after all iterations. In a
-        LOCAL buffer, which lives inside one iteration, an ambient range may stay open.
-        """
+        LOCAL buffer, which lives inside one iteration, an ambient range may stay open."""
         if made is None or not made.holds_memory:
             return ()
         return tuple(name for name in self.ambient_of(made.node) if name not in made.closed_ranges)

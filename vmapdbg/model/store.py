@@ -48,8 +48,7 @@ def build_data(kind: type[T], data: Any) -> T:
     """Builds a value of any dataclass of the contract from plain JSON data.
 
     Raises ValueError with the path of the first field that is missing or has the wrong type. Unknown keys are ignored,
-    so that a file of a later minor version still loads.
-    """
+    so that a file of a later minor version still loads."""
     # imported here because the child has only the packages of the user's interpreter
     import msgspec
 

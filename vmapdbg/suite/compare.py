@@ -80,8 +80,7 @@ class SuiteGroup:
     `count` is how often it was found. Each time `kernels_before` kernels became `kernels_after`; `form` has the first
     parts of their names (`r, E -> r`: a reduce and an elementwise kernel became one reduce). `causes` are realize
     points that are gone (`-REDUCE_AXIS: ending-ranges`) or new (`+`). `ratios` are the smallest and the largest ratio
-    of after to before, if any. `cost_before` and `cost_after` are sums.
-    """
+    of after to before, if any. `cost_before` and `cost_after` are sums."""
 
     kind: SuiteChangeKind
     kernels_before: int
@@ -117,8 +116,7 @@ class SuiteDiff:
     """Two saved runs compared.
 
     `groups` are the changes, the largest added cost first. `left_out` are tests that cannot be compared because of a
-    damaged file; `damaged` has a line for each such file.
-    """
+    damaged file; `damaged` has a line for each such file."""
 
     schema: Literal[1]
     kind: Literal["suite-diff"]
