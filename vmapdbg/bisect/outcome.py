@@ -74,9 +74,8 @@ class Outcomes:
             self.known[0] = replace(self.known[0], summary=summary)
         is_same = self._facts_of(again) == self._facts[0] and self._is_alike(one, other)
         if not is_same or (self.unstable and len(self.unstable) == outputs):
-            raise Failure(
-                "not deterministic: two runs of the same program differ by themselves (the clock, its inputs)"
-            )
+            differ = "two runs of the same program differ by themselves (the clock, its inputs)"
+            raise Failure(f"not deterministic: {differ}")
 
     def _facts_of(self, run: Run) -> Any:
         """Returns what two runs with the same outcome have in common, always including how they ended."""
@@ -108,8 +107,7 @@ class Outcomes:
             return RUNS_WELL
         if self.kind == "kernels" or KERNEL_COUNT.fullmatch(self.kind):
             counts = [len(schedule.kernels) for schedule in run.capture.schedules]
-            listed = ", ".join(map(str, counts))
-            return f"{sum(counts)} kernels in {len(counts)} schedules ({listed})"
+            return f"{sum(counts)} kernels in {len(counts)} schedules ({', '.join(map(str, counts))})"
         if self.kind == "findings":
             codes = [f.code for f in self.find_findings(run.capture)]
             return ", ".join(f"{codes.count(code)} {code}" for code in sorted(set(codes))) or "0 findings"

@@ -16,11 +16,9 @@ from vmapdbg.reference.graph import reach
 
 T = TypeVar("T", str, Choice)
 
-Ask = Callable[[Sequence[frozenset[T]]], Sequence[str]]
-"""Returns the name of the outcome of each set."""
+Ask = Callable[[Sequence[frozenset[T]]], Sequence[str]]  # returns the name of the outcome of each set
 Transform = Callable[[frozenset[T]], frozenset[T]]
-Matters = Callable[[str], bool]
-"""Tells whether an outcome is the outcome that is looked for."""
+Matters = Callable[[str], bool]  # tells whether an outcome is the outcome that is looked for
 Choices = frozenset[Choice]
 
 _COMPUTES = ELEMENTWISE | REDUCES
@@ -58,8 +56,7 @@ class Reduced:
 
 
 class Searcher(Generic[T]):
-    """Asks for the outcomes of subsets of `given`: each once, and at most about `budget` of them. `outcomes` has every
-    set that was tried, in order."""
+    """Asks for the outcomes of subsets of `given`, each once, at most about `budget`; `outcomes` has them in order."""
 
     def __init__(self, given: frozenset[T], ask: Ask[T], budget: int):
         self.given, self.ask, self.budget = given, ask, budget
@@ -181,9 +178,7 @@ class DecisionSearcher(Searcher[Choice]):
         if reduces and is_right(self.look([reduces])[0]):
             self.given = reduces
         smallest, is_minimal = self.find_minimal(lambda part: part, is_right, is_limited=True)
-        if smallest is None:
-            return self.find_single(is_right)
-        return [smallest], is_minimal
+        return self.find_single(is_right) if smallest is None else ([smallest], is_minimal)
 
     def find_single(self, does: Matters) -> tuple[list[Choices], bool]:
         """Tries single decisions within the budget: lets realize points go, then forces nodes, reduces first. Returns
@@ -200,8 +195,7 @@ class DecisionSearcher(Searcher[Choice]):
 
 # *** commits
 
-Named = dict[str, str | None]
-"""The name of the outcome of each commit, None if it cannot be run."""
+Named = dict[str, str | None]  # the name of the outcome of each commit, None if it cannot be run
 
 
 def search_commits(
@@ -211,8 +205,7 @@ def search_commits(
 
     Returns the outcomes of the commits that were run, and the last of these with the first commit's outcome and the
     first with another one; None if both ends have the same outcome. Skips commits that cannot be run. Raises ValueError
-    if an end cannot be run.
-    """
+    if an end cannot be run."""
     outcomes: Named = {}
 
     def look(chosen: Sequence[str]) -> None:

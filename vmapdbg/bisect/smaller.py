@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
-AskEach = Callable[[Sequence[str]], Sequence[bool]]
-"""Tells of each program whether it shows the fault."""
+AskEach = Callable[[Sequence[str]], Sequence[bool]]  # tells of each program whether it shows the fault
 _BLOCKS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 _SEEDS = frozenset({"seed", "manual_seed"})
 _GENERATORS = frozenset({"default_rng", "RandomState"})
@@ -53,8 +52,7 @@ def shrink(source: str, ask: AskEach, width: int, seconds: float) -> Iterator[st
 
 
 def list_smaller(source: str, limit: float = math.inf) -> Iterator[tuple[float, str]]:
-    """Yields the size of a cut (at most `limit`) and the program without it, the biggest cut first. A statement that
-    reads a deleted name goes, too."""
+    """Yields cuts, biggest first: the size (at most `limit`), and the program without it and what reads its names."""
     tree = ast.parse(source)
     unknown = _Names(tree).read - _Names(tree).bound
     seeds, is_random = _find_seeds(tree), _draws_without_seed(tree)

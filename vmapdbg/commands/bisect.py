@@ -13,6 +13,9 @@ from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.model.failure import Failure
 
+_DISTINGUISHED = f"What distinguishes outcomes: {', '.join(KINDS)}, or a count: '12 kernels'"
+_BY = f"{_DISTINGUISHED}; with --commits also {', '.join(MEASURES)}."
+
 
 def read_kind(text: str) -> str:
     """Returns a kind of outcome, a measure, or a count: `12 kernels` means 12 or any other count. Raises ValueError."""
@@ -25,22 +28,14 @@ def read_kind(text: str) -> str:
 
 @click.command(cls=options.SnippetCommand)
 @options.snippet
-@click.option(
-    "--by",
-    "kind",
-    type=options.TextType("KIND", read_kind),
-    default="values",
-    show_default=True,
-    help=f"What distinguishes outcomes: {', '.join(KINDS)}, or a count: '12 kernels'; with --commits also"
-    f" {', '.join(MEASURES)}.",
-)
+@click.option("--by", "kind", type=options.TextType("KIND", read_kind), default="values", show_default=True, help=_BY)
 @click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
-@click.option("--decisions", is_flag=True, help="Find the single decision of the scheduler that makes it right.")
+@options.flag("--decisions", help="Find the single decision of the scheduler that makes it right.")
 @options.baseline("With --decisions: the right outcome is its outcome. As for diff.", metavar="SPEC")
 @click.option(
     "--runs", type=click.IntRange(min=2), default=DEFAULT_RUNS, show_default=True, help="About how many runs at most."
 )
-@click.option("--reduce", "with_snippet", is_flag=True, help="Write a small program that still shows it.")
+@options.flag("--reduce", "with_snippet", help="Write a small program that still shows it.")
 @options.output("The file for it; default: stdout.")
 @click.option("--seconds", type=options.SECONDS, default=60.0, show_default=True, help="Seconds for --reduce.")
 @options.json("Print the search as one JSON document.")

@@ -82,11 +82,9 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
     most = str(2 ** len(given)) if 2 ** len(given) <= budget else f"about {budget}"
     console.say(f"running {job.snippet} up to {most} times, with all that it does")
     with console.show_progress(f"bisecting {job.snippet}") as progress:
+        # a tinygrad that is observed has no patches
         trials = Trials[Patches](
-            kind,
-            # a tinygrad that is observed has no patches
-            lambda patches: replace(job, values=True, patches=job.patches and patches),
-            progress,
+            kind, lambda patches: replace(job, values=True, patches=job.patches and patches), progress
         )
         search = PatchSearcher(given, trials.ask, budget)
     reduced, interrupted = None, None
@@ -131,13 +129,11 @@ def write_reduced(reduced: Reduced, output: Path | None, as_json: bool) -> None:
 # *** --decisions
 
 ALL_FORCED = "the same with every node forced to be a buffer"
-
 NOTHING: Choices = frozenset()
 
 
 def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> documents.DecisionsDocument:
-    """Runs the job with other decisions until the decisions that change its `kind` of outcome are found. Raises Failure
-    if these are not to be found."""
+    """Runs the job with other decisions until those that change its `kind` of outcome are found. Raises Failure."""
     if baseline is not None and kind not in RIGHT_OR_WRONG:
         raise Failure("--baseline is what is right: with --decisions it is for --by values and --by crash")
     if jobs.is_saved(baseline):
@@ -222,6 +218,9 @@ def search_history(job: Job, span: str, kind: str) -> documents.History:
             # of runs for memory nothing was recorded
             again = [replace(trials.job_of(commit), measured="") for commit in step]
             changes = diff_runs(run_many(again) if kind == "memory" else trials.run(step))
+    numbers = measured.numbers if measured else {}
+    run = [commit for commit in line if commit in outcomes]
+    tried = [documents.CommitTrial(describe_commit(top, one), outcomes[one], numbers.get(one)) for one in run]
     return documents.History(
         schema=SCHEMA,
         kind="bisect-commits",
@@ -229,13 +228,7 @@ def search_history(job: Job, span: str, kind: str) -> documents.History:
         by=kind,
         commits=len(line) - 1,
         outcomes=tuple(trials.outcomes.known),
-        tried=tuple(
-            documents.CommitTrial(
-                describe_commit(top, commit), outcomes[commit], measured and measured.numbers.get(commit)
-            )
-            for commit in line
-            if commit in outcomes
-        ),
+        tried=tuple(tried),
         suspects=tuple(describe_commit(top, commit) for commit in suspects),
         changes=changes,
         floor=measured and measured.floor,
@@ -255,9 +248,9 @@ class CommitTrials(Trials[str]):
     def name_outcomes(self, commits: Sequence[str]) -> list[str | None]:
         """Returns the outcome of each commit, None to skip it: the snippet failed before its first schedule."""
         if self.measurements is None:
-            failed = [run.capture.error is not None and not run.capture.schedules for run in self.run(commits)]
-            is_named = [self.kind == "crash" or not failed_at_once for failed_at_once in failed]
-            return [self.ask([one])[0] if named else None for one, named in zip(commits, is_named, strict=True)]
+            captures = [run.capture for run in self.run(commits)]
+            named = [self.kind == "crash" or one.error is None or bool(one.schedules) for one in captures]
+            return [self.ask([one])[0] if is_named else None for one, is_named in zip(commits, named, strict=True)]
         # the ends, which are asked for first, are counted twice
         turns = TIMED_RUNS if self.kind == "time" else 1 if self.runs else COUNTED_RUNS
         found = run_in_turns(list(map(self.job_of, commits)), turns, self.progress, self.width)

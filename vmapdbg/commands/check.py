@@ -27,7 +27,7 @@ _REFERENCE = "the numpy reference"
 @options.snippet
 @options.json("Print the findings and comparisons as one JSON document.")
 @options.strict
-@click.option("--gradients", is_flag=True, help="Compare gradients with finite differences in double, too.")
+@options.flag("--gradients", help="Compare gradients with finite differences in double, too.")
 @options.of_job
 @console.display_options
 def check(snippet: str | None, as_json: bool, strict: bool, gradients: bool, given: options.JobOptions) -> None:

@@ -41,7 +41,7 @@ _SEE_MORE = (
 @options.memory
 @options.json("Print the differences as one JSON document.")
 @options.strict
-@click.option("--exit-code", is_flag=True, help="End with 1 when there are differences.")
+@options.flag("--exit-code", help="End with 1 when there are differences.")
 @click.option("--test", help="Of two saved runs: print this test in full (its id, or a unique part of it).")
 @options.of_job
 @console.display_options
@@ -130,14 +130,14 @@ def print_part(view: View, part: options.Part, output: Path | None) -> None:
     from vmapdbg.page.overview import is_long
     from vmapdbg.page.text.run import print_diff, print_head, print_overview, print_peaks
 
+    page = console.make_console()
     if output is not None:
-        print_head(view.diff, console.make_console())
-        return
-    if part.is_whole and is_long(view):
-        print_overview(view, console.make_console(), _SEE_MORE)
-        return
-    print_diff(view.diff, console.make_console(), selected=part.select(view), show_all=part.show_all)
-    print_peaks(view, console.make_console())
+        print_head(view.diff, page)
+    elif part.is_whole and is_long(view):
+        print_overview(view, page, _SEE_MORE)
+    else:
+        print_diff(view.diff, page, selected=part.select(view), show_all=part.show_all)
+        print_peaks(view, page)
 
 
 def diff_folders(folders: tuple[str, ...], test: str | None, show_all: bool, as_json: bool, exit_code: bool) -> bool:

@@ -25,7 +25,7 @@ from vmapdbg.model.vocabulary import StageName
 @click.option(
     "--fold", type=click.IntRange(0, 4), help="How much to fold: 0 nothing, 4 most; default: what the size asks for."
 )
-@click.option("--diff", "with_baseline", is_flag=True, help="Draw the baseline over it: removed red, added green.")
+@options.flag("--diff", "with_baseline", help="Draw the baseline over it: removed red, added green.")
 @options.baseline("The before of --diff, as for diff.  [default: none]")
 @options.of_job
 def graph(

@@ -16,7 +16,6 @@ from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.install.job import Job
 from vmapdbg.lint import CODES, NEED_BASELINE, RULES, lint_capture
 from vmapdbg.lint.ignores import split_ignored
-from vmapdbg.model.account import Account
 from vmapdbg.model.capture import DIED, SCHEMA, Capture, Finding
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, load_capture, write_output
@@ -25,8 +24,7 @@ from vmapdbg.page.claims import account_of_linted
 
 Codes = tuple[str, ...] | None
 CODES_TYPE = options.names("code", CODES, str.upper)
-_FILE_WIDTH = 80
-"""Columns of a text in a file, whatever the width of the terminal."""
+_FILE_WIDTH = 80  # columns of a text in a file, whatever the width of the terminal
 
 
 @dataclass(frozen=True)
@@ -46,11 +44,6 @@ class Linted:
     def exit_code(self) -> int:
         return console.exit_code_of(self.capture) or int(bool(self.capture.findings))
 
-    @property
-    def account(self) -> Account:
-        """How many of the launches, and of the kernels, were looked at."""
-        return account_of_linted(self.capture)
-
 
 Subject = tuple[Job | Capture, Capture | None, Sequence[str]]
 """A job or a saved capture, the saved baseline of a saved capture, and the codes to look for."""
@@ -63,9 +56,7 @@ def print_reports(linted: Sequence[Linted]) -> None:
     from vmapdbg.page.text import lint as text
 
     page = console.make_console()
-    for one in linted:
-        if one.is_dead:
-            continue
+    for one in (one for one in linted if not one.is_dead):
         text.print_text(one.capture, one.ignored, page)
         if len(linted) > 1:
             page.print()
@@ -88,12 +79,11 @@ def print_documents(linted: Sequence[Linted]) -> None:
     """Prints one JSON document."""
     from vmapdbg.page.documents import LintDocument, LintFilesDocument, make_document
 
-    documents = [
-        make_document(
-            LintDocument, one.capture, findings=one.capture.findings, ignored=one.ignored, account=one.account
-        )
-        for one in linted
-    ]
+    documents: list[LintDocument] = []
+    for one in linted:
+        account, findings = account_of_linted(one.capture), one.capture.findings
+        made = make_document(LintDocument, one.capture, findings=findings, ignored=one.ignored, account=account)
+        documents.append(made)
     if len(documents) == 1:
         console.print_json(documents[0])
     else:
@@ -179,7 +169,7 @@ def lint(
     linted = [lint_subject(subject, baseline) for subject in subjects]
     if len(linted) > 1 or not linted[0].is_dead:
         write_linted(form, linted, output)
-    is_open = strict and not all(one.account.is_balanced for one in linted)
+    is_open = strict and not all(account_of_linted(one.capture).is_balanced for one in linted)
     sys.exit(max(int(is_open), *(one.exit_code for one in linted)))
 
 

@@ -34,20 +34,17 @@ from vmapdbg.model.store import build_data, check_output, dump_compact, dump_doc
 from vmapdbg.model.wording import format_plural
 from vmapdbg.suite.saved import FAILED, RUN_FOLDER, RUN_SCHEMA, SavedRun, end_run, load_run, prepare_folder
 
-_NO_FILES = ("-m", "-c", "-")
-"""What Python accepts in place of a script's name."""
+_NO_FILES = ("-m", "-c", "-")  # what Python accepts in place of a script's name
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @options.patches("Which patches are on: all, none, or a list.  [default: all, where they fit]")
 @options.tinygrad
-@click.option("--lint", "with_lint", is_flag=True, help="Lint each kernel; findings at the end, on stderr, and exit 1.")
+@options.flag("--lint", "with_lint", help="Lint each kernel; findings at the end, on stderr, and exit 1.")
 @options.target("What --lint and --save render kernels for.")
 @options.output("Write them as JSON, too.", "--lint-output")
 @options.output("Save what each test schedules into this folder.", "--save")
-@click.option(
-    "--check", "with_check", is_flag=True, help="Compare each value that is realized with the numpy reference."
-)
+@options.flag("--check", "with_check", help="Compare each value that is realized with the numpy reference.")
 @options.json("Print what --check found as one JSON document.")
 @options.strict
 @click.argument("program", nargs=-1, required=True, type=options.FILE)
@@ -190,11 +187,9 @@ def read_counts(folder: Path) -> Account:
     accounts: list[Account] = []
     for file in sorted((folder / COUNTS).glob("*")):
         text = file.read_bytes().partition(b"\0")[0]
-        if not text:
-            # the process counted nothing
-            continue
         try:
-            accounts.append(build_data(Account, json.loads(text)))
+            # without a text the process counted nothing
+            accounts.append(build_data(Account, json.loads(text or "{}")))
         except ValueError:
             accounts.append(Account(left=(Left("processes", 1, "its counts cannot be read"),)))
     return add_accounts(accounts)
@@ -244,18 +239,10 @@ def run_and_save(job: Job, folder: Path) -> int:
     could be saved. Raises Failure, before it runs, if the folder cannot be used."""
     prepare_folder(folder)
     folder = folder.absolute()
-    run = SavedRun(
-        schema=RUN_SCHEMA,
-        kind="saved-run",
-        folder=f"{RUN_FOLDER}{uuid.uuid4().hex[:12]}",
-        versions=find_versions(job),
-        target=job.target,
-        patches=job.patch_states,
-        program=(job.snippet, *job.arguments),
-    )
+    name, program = f"{RUN_FOLDER}{uuid.uuid4().hex[:12]}", (job.snippet, *job.arguments)
+    run = SavedRun(RUN_SCHEMA, "saved-run", name, find_versions(job), job.target, job.patch_states, program)
     status = collect(job, "save", folder, run=run)
-    saved = end_run(folder, replace(run, status=status))
-    if not saved:
+    if not end_run(folder, replace(run, status=status)):
         console.say("the program made no schedule: nothing was saved")
         return status
     files = folder / run.folder

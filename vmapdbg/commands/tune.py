@@ -9,18 +9,14 @@ import click
 from vmapdbg.commands.shared import console, jobs, options
 from vmapdbg.model.failure import Failure
 
+_BUDGET = "Try edits for so long. Measuring the best of them comes after that."
+
 
 @click.command(cls=options.SnippetCommand)
 @options.snippet
 @click.option("--by", type=click.Choice(["time", "memory"]), default="time", show_default=True, help="What to reduce.")
-@click.option(
-    "--budget",
-    type=options.SECONDS,
-    default=60.0,
-    show_default=True,
-    help="Try edits for so long. Measuring the best of them comes after that.",
-)
-@click.option("--write", is_flag=True, help="Make the edits in the files, unless these changed meanwhile.")
+@click.option("--budget", type=options.SECONDS, default=60.0, show_default=True, help=_BUDGET)
+@options.flag("--write", help="Make the edits in the files, unless these changed meanwhile.")
 @options.json("Print the edits and all that was tried as one JSON document.")
 @options.of_job
 @console.display_options

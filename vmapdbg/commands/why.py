@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 @click.argument("subject", required=False, type=options.FILE)
 @options.snippet
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
-@click.option("--all", "everything", is_flag=True, help="Explain each of equal subjects, and leave nothing out.")
-@click.option("--value", is_flag=True, help="Follow the outputs that SUBJECT feeds through the scheduler's passes.")
+@options.flag("--all", "everything", help="Explain each of equal subjects, and leave nothing out.")
+@options.flag("--value", help="Follow the outputs that SUBJECT feeds through the scheduler's passes.")
 @options.json("With --value: print one JSON document.")
 @options.strict
 @options.of_job

@@ -20,6 +20,7 @@ from vmapdbg.model.vocabulary import BufferizeField, ChangeStatus, NodeField, Pa
 _NOTHING = Schedule(-1, None, 0, (), (), (), (), (), ())  # compared with a schedule that only one side has
 # Why the outputs of two schedules are not compared, by how they were paired.
 _LEFT: Mapping[PairedBy, ValueLeft] = {"": "one-side", "graph": "not-paired", "alike": "not-paired"}
+_FIELDS: tuple[BufferizeField, ...] = get_args(BufferizeField)
 _NO_REASON = "stock"  # unknown: the capture is of stock tinygrad
 _BUFFER_WEIGHT = 100_000  # other nodes inherit a buffer's range: its vote outweighs theirs
 
@@ -47,9 +48,8 @@ def diff_captures(
             one, summed = left[pair.before], terms[0][pair.before]
         if pair.after is not None:
             other, summed = right[pair.after], max(summed, terms[1][pair.after])
-        outputs = compare_outputs(
-            one.schedule, other.schedule, summed, "not-read" if unread else _LEFT.get(pair.by, "")
-        )
+        reason = "not-read" if unread else _LEFT.get(pair.by, "")
+        outputs = compare_outputs(one.schedule, other.schedule, summed, reason)
         found = replace(_diff_schedules(one, other, lines), paired_by=pair.by, outputs=outputs)
         schedules.append(replace(found, values=find_worst(item.status for item in outputs)))
     return result.CaptureDiff(
@@ -87,12 +87,8 @@ def leave_unstable(
 ) -> result.CaptureDiff:
     """Returns a diff without what two runs of before, compared in `repeated`, did differently: that is no change.
     `printed` is what before, after, and before in its second run printed."""
-    unstable = {
-        (item.before, found.number)
-        for item in repeated.schedules
-        for found in item.outputs
-        if found.status in ("different", "unknown")
-    }
+    outputs = ((item.before, found) for item in repeated.schedules for found in item.outputs)
+    unstable = {(index, found.number) for index, found in outputs if found.status in ("different", "unknown")}
     moved = {item.before for item in repeated.schedules if not item.is_same}
     schedules: list[result.ScheduleDiff] = []
     for item in diff.schedules:
@@ -179,16 +175,14 @@ def _compare(before: Reading, after: Reading, nodes: Mapping[int, int], edited: 
     renaming = choose_renaming(left, right, nodes)
     changes, same, ambient = compare_nodes(before, after, renaming, edited)
     matched = set(nodes.values())
-    totals_before, totals_after = (
-        None if side.schedule is _NOTHING else _sum_totals([side.measured]) for side in (before, after)
-    )
+    totals = [None if side.schedule is _NOTHING else _sum_totals([side.measured]) for side in (before, after)]
     return result.ScheduleDiff(
-        before=totals_before and left.index,
-        after=totals_after and right.index,
+        before=totals[0] and left.index,
+        after=totals[1] and right.index,
         line_before=left.line,
         line_after=right.line,
-        totals_before=totals_before,
-        totals_after=totals_after,
+        totals_before=totals[0],
+        totals_after=totals[1],
         renamed=renaming.ranges,
         removed_ranges=tuple(item for item in left.ranges if item.name not in renaming.ranges),
         added_ranges=tuple(item for item in right.ranges if item.name not in renaming.ranges.values()),
@@ -305,7 +299,12 @@ def _compare_bufferize(
     elif changed := _find_changed_fields(left, right, renaming):
         status = "changed"
     closed_before, closed_after = (made.closed_ranges if made is not None else () for made in (left, right))
-    added, removed = _find_added(closed_before, closed_after, renaming)
+    added: list[str] = []
+    removed: list[str] = []
+    for tag, i, j, k, m in find_opcodes(tuple(map(renaming.translate, closed_before)), closed_after):
+        if tag != "equal":
+            removed += closed_before[i:j]
+            added += closed_after[k:m]
     op = ""
     ambient: list[str] = []
     for reading, made in ((before, left), (after, right)):
@@ -318,8 +317,8 @@ def _compare_bufferize(
         before=before.bufferize(left),
         after=after.bufferize(right),
         changed=changed,
-        added_ranges=added,
-        removed_ranges=removed,
+        added_ranges=tuple(added),
+        removed_ranges=tuple(removed),
         ambient=tuple(dict.fromkeys(ambient)),
         lost_before=index_of(before.compared).find_lost(left),
         lost_after=index_of(after.compared).find_lost(right),
@@ -327,29 +326,13 @@ def _compare_bufferize(
 
 
 def _find_changed_fields(left: Bufferize, right: Bufferize, renaming: Renaming) -> tuple[BufferizeField, ...]:
-    translated = replace(
-        left, closed_ranges=renaming.translate_all(left.closed_ranges), ambient=renaming.translate_all(left.ambient)
-    )
-    same: dict[BufferizeField, bool] = {
-        name: getattr(translated, name) == getattr(right, name) for name in get_args(BufferizeField)
-    }
+    closed, ambient = map(renaming.translate_all, (left.closed_ranges, left.ambient))
+    translated = replace(left, closed_ranges=closed, ambient=ambient)
+    same: dict[BufferizeField, bool] = {name: getattr(translated, name) == getattr(right, name) for name in _FIELDS}
     if left.decided is not None and right.decided is not None:
         # an older capture has only a sentence, without ranges and nodes
         same["reason"] = renaming.is_same_reason(left.decided, right.decided)
     return tuple(name for name, equal in same.items() if not equal)
-
-
-def _find_added(
-    before: Sequence[str], after: Sequence[str], renaming: Renaming
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the ranges that only the BUFFERIZE of after closes, and those of before alone."""
-    added: list[str] = []
-    removed: list[str] = []
-    for tag, i, j, k, m in find_opcodes(tuple(map(renaming.translate, before)), after):
-        if tag != "equal":
-            removed += before[i:j]
-            added += after[k:m]
-    return tuple(added), tuple(removed)
 
 
 # *** without a diff: which nodes and kernels are the same

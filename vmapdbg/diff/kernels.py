@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import get_args
 
 from vmapdbg.diff.neutral import Reading
-from vmapdbg.diff.pairing import find_opcodes, match_by_levels, match_most_alike, share
+from vmapdbg.diff.pairing import find_opcodes, match_alike, match_levels, share
 from vmapdbg.diff.result import KernelChange, KernelSide
 from vmapdbg.diff.source import blank_lines, canonize_source
 from vmapdbg.model.capture import Kernel
@@ -122,7 +122,7 @@ def _match_by(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Progr
     for programs in (before, after):
         known = [item for item in programs if needed(item)]
         sides.append([{item.number: attrgetter(*fields)(item) for item in known} for fields in levels])
-    return match_by_levels(*sides)
+    return match_levels(*sides)
 
 
 def _find_absorbed(
@@ -152,8 +152,7 @@ def _compare(matched_by: MatchedBy, before: _Program, after: _Program) -> Kernel
 
 
 def _match_alike(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Program]) -> dict[int, int]:
-    """Pairs numbers of programs by the share of common nodes or lines. By `nodes`, lines do not count, and one program
-    must compute what the other writes."""
+    """Pairs numbers by the share of common nodes or lines. By `nodes`, one must compute what the other writes."""
 
     def measure(one: _Program, other: _Program) -> float:
         alike = share(len(one.nodes & other.nodes), len(one.nodes) + len(other.nodes))
@@ -164,7 +163,7 @@ def _match_alike(way: MatchedBy, before: Sequence[_Program], after: Sequence[_Pr
             return 0.0
         return 0.0 if alike < _LEAST_ALIKE else alike
 
-    return {before[i].number: after[j].number for i, j in match_most_alike(before, after, measure).items()}
+    return {before[i].number: after[j].number for i, j in match_alike(before, after, measure).items()}
 
 
 # the layers of a network are a few programs under many names

@@ -60,12 +60,11 @@ class Meanings:
             return self._read_copy(node, sources[0])
         if op in ("STORE", "AFTER") and len(sources) > 1:
             return self._read_store(node, op, sources)
+        view = self.views[sources[0]]
         if op == "EXPAND":
-            view = self.views[sources[0]]
             # the value does not vary along a new axis, nor along an axis of one element
             return HeadView(view.head, (None,) * (len(_shape_of(node)) - len(view.axes)) + view.axes)
         if op == "PERMUTE":
-            view = self.views[sources[0]]
             return HeadView(view.head, tuple(view.axes[int(number)] for number in re.findall(r"-?\d+", node.arg)))
         if op == "RESHAPE":
             return self._reshape(node, sources[0])
@@ -74,7 +73,7 @@ class Meanings:
         if op == "REDUCE":
             return self._reduce(node, sources[0])
         if op == "CAST" and self._is_mere_cast(node, sources[0]):
-            return self.views[sources[0]]
+            return view
         return self._combine(node, op, sources)
 
     # *** views
@@ -143,12 +142,9 @@ class Meanings:
         begins = re.findall(r"\(\s*([^(),]+),[^()]*\)", node.arg)
         if len(begins) != len(after):
             begins = [node.arg] * len(after)
-        varies: list[bool] = []
-        arg: list[str] = []
-        for old, new, axis, begin in zip(before, after, axes, begins, strict=True):
-            is_cut = old != new or op == "FLIP"
-            varies.append(axis is not None or (is_cut and op == "PAD"))
-            arg.append(begin if is_cut else "")
+        is_cut = [old != new or op == "FLIP" for old, new in zip(before, after, strict=True)]
+        varies = [axis is not None or (cut and op == "PAD") for axis, cut in zip(axes, is_cut, strict=True)]
+        arg = [begin if cut else "" for begin, cut in zip(begins, is_cut, strict=True)]
         return self._add_head(node, (source,), varies, arg)
 
     def _reduce(self, node: Node, source: int) -> HeadView:
@@ -207,9 +203,7 @@ class Meanings:
         if arg is None and op not in RESHAPING:
             arg = node.arg
         # the argument of a PARAM is a slot, the argument of a BUFFER its size, which the shape has
-        parts: list[object] = []
-        if op not in _LEAVES:
-            parts.append(arg)
+        parts: list[object] = [] if op in _LEAVES else [arg]
         for source in sources:
             # the source's axis for each axis along which its reader varies
             aligned = self._align(source, shape)

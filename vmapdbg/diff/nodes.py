@@ -6,15 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from vmapdbg.diff.pairing import (
-    Numbers,
-    blank_ranges,
-    find_opcodes,
-    make_numbers,
-    match_by_levels,
-    match_most_alike,
-    share,
-)
+from vmapdbg.diff.pairing import Numbers, blank_ranges, find_opcodes, make_numbers, match_alike, match_levels, share
 from vmapdbg.model.capture import Node, Schedule
 from vmapdbg.model.vocabulary import PairedBy
 
@@ -27,7 +19,7 @@ def match_nodes(before: Schedule, after: Schedule) -> dict[int, int]:
     """Maps node ids of `before` to ids of the same nodes in `after`: with equal op, dtype, shape, arg and sources. Of
     several candidates it takes the node with the same readers, then with the same decisions, then the next in order."""
     numbers = make_numbers()
-    return match_by_levels(_number_graph(before, numbers), _number_graph(after, numbers))
+    return match_levels(_number_graph(before, numbers), _number_graph(after, numbers))
 
 
 def match_rest(
@@ -47,7 +39,7 @@ def match_rest(
         lines = {node: numbers[kinds[node], line] for node, line in placed}
         found = (_number_uses(side.nodes, kinds | lines, numbers), lines, kinds)
         levels.append([{node: number for node, number in level.items() if node not in done} for level in found])
-    return match_by_levels(*levels)
+    return match_levels(*levels)
 
 
 def have_same_graph(before: Schedule, after: Schedule) -> bool:
@@ -97,8 +89,7 @@ class SchedulePair(NamedTuple):
     """The positions of two schedules, None for a side without one, and what they have in common.
 
     `line`: the same line asked for both, in the same order. `order`: the lines may differ, but all schedules have the
-    same graphs in the same order. Only these two are the same values. `graph`, `alike`: equal or similar graphs.
-    """
+    same graphs in the same order. Only these two are the same values. `graph`, `alike`: equal or similar graphs."""
 
     before: int | None
     after: int | None
@@ -142,7 +133,7 @@ def match_schedules(
     elif list(graphs[0].values()) == list(graphs[1].values()):
         add(zip(graphs[0], graphs[1], strict=True), "order")
     rest = [{i: side[i] for i in left} for side, left in zip(graphs, list_rest(), strict=True)]
-    add(match_by_levels(rest[:1], rest[1:]).items(), "graph")
+    add(match_levels(rest[:1], rest[1:]).items(), "graph")
     rest_before, rest_after = list_rest()
 
     def measure(i: int, j: int) -> float:
@@ -154,7 +145,7 @@ def match_schedules(
                 return rank + alike
         return 0.0
 
-    alike = match_most_alike(rest_before, rest_after, measure, _WINDOW)
+    alike = match_alike(rest_before, rest_after, measure, _WINDOW)
     add(((rest_before[i], rest_after[j]) for i, j in alike.items()), "alike")
     return list(_order_pairs(len(before), len(after), found))
 

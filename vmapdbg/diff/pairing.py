@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ Thing = TypeVar("Thing", int, str)
 Numbers = defaultdict[Hashable, int]
 Opcode = tuple[str, int, int, int, int]
 _Item = TypeVar("_Item")
+Likeness = Callable[[_Item, _Item], float]
 
 _LEAST_ALIKE = 0.6  # two user lines with a lower ratio are not the same line, edited
 _MOST_BLOCK = 4000  # blocks with more pairs of lines are not aligned line by line
@@ -32,7 +33,7 @@ def make_numbers() -> Numbers:
     return defaultdict(count().__next__)
 
 
-def match_by_levels(before: Sequence[Mapping[int, Key]], after: Sequence[Mapping[int, Key]]) -> dict[int, int]:
+def match_levels(before: Sequence[Mapping[int, Key]], after: Sequence[Mapping[int, Key]]) -> dict[int, int]:
     """Pairs things with equal keys of the first level, then the rest by the next level; of one key, in their order."""
     matched: dict[int, int] = {}
     taken: set[int] = set()
@@ -60,19 +61,15 @@ def match_in_order(pairs: Iterable[tuple[Thing, Thing]]) -> dict[Thing, Thing]:
     return matched
 
 
-def match_most_alike(
-    before: Sequence[_Item],
-    after: Sequence[_Item],
-    likeness: Callable[[_Item, _Item], float],
-    window: int = sys.maxsize,
+def match_alike(
+    before: Sequence[_Item], after: Sequence[_Item], likeness: Likeness[_Item], window: int = sys.maxsize
 ) -> dict[int, int]:
     """Pairs positions less than `window` apart: the most alike first, then the nearest. Likeness 0 is no pair."""
     scored: list[tuple[float, int, int, int, int]] = []
     for i, one in enumerate(before):
         first = max(i - window, 0)
         for j, other in enumerate(after[first : i + window], first):
-            alike = likeness(one, other)
-            if alike:
+            if alike := likeness(one, other):
                 scored.append((-alike, abs(i - j), i + j, i, j))
     return match_in_order((i, j) for *_, i, j in sorted(scored))
 
@@ -97,10 +94,7 @@ def _compare_numbers(before: tuple[int, ...], after: tuple[int, ...]) -> Sequenc
 
 
 def align(
-    before: Sequence[_Item],
-    after: Sequence[_Item],
-    key: Callable[[_Item], Hashable],
-    likeness: Callable[[_Item, _Item], float],
+    before: Sequence[_Item], after: Sequence[_Item], key: Callable[[_Item], Hashable], likeness: Likeness[_Item]
 ) -> Iterator[tuple[int, int]]:
     """Yields pairs of positions in order: items with equal keys, and between them items that are alike."""
     for tag, i, end, j, end_after in find_opcodes(list(map(key, before)), list(map(key, after))):
@@ -111,9 +105,7 @@ def align(
                 yield i + row, j + column
 
 
-def _align_block(
-    before: Sequence[_Item], after: Sequence[_Item], likeness: Callable[[_Item, _Item], float]
-) -> list[tuple[int, int]]:
+def _align_block(before: Sequence[_Item], after: Sequence[_Item], likeness: Likeness[_Item]) -> list[tuple[int, int]]:
     """Returns pairs in order, the most alike chosen first. Large blocks are not aligned."""
     chosen: list[tuple[int, int]] = []
     if len(before) * len(after) > _MOST_BLOCK:
@@ -140,15 +132,9 @@ def _line_likeness(one: str, other: str) -> float:
 
 # *** names of ranges
 
-
-def find_ranges(expression: str) -> list[str]:
-    """Returns the numbered ranges of an expression such as `(r4*2+r5)`, in order."""
-    return _NUMBERED.findall(expression)
-
-
-def blank_ranges(expression: str) -> str:
-    """Replaces each numbered range of an expression by `r`."""
-    return _NUMBERED.sub("r", expression)
+find_ranges: Callable[[str], list[str]] = _NUMBERED.findall
+"""Returns the numbered ranges of an expression such as `(r4*2+r5)`, in order."""
+blank_ranges = partial(_NUMBERED.sub, "r")  # replaces each numbered range of an expression by `r`
 
 
 def choose_names(votes: Mapping[tuple[str, str], int]) -> dict[str, str]:
@@ -162,10 +148,9 @@ def choose_names(votes: Mapping[tuple[str, str], int]) -> dict[str, str]:
 
 
 class Renaming:
-    """Translates the ranges and nodes of before to their names after."""
+    """Translates the ranges and nodes of before to their names after; `lone` are ranges of before without a partner."""
 
     def __init__(self, ranges: Mapping[str, str], nodes: Mapping[int, int], lone: Iterable[str] = ()) -> None:
-        """`lone` are the ranges of before without a partner."""
         self.ranges = dict(ranges)
         self.nodes = nodes
         self._names = {name: name + "'" for name in lone} | self.ranges
@@ -176,9 +161,7 @@ class Renaming:
 
     def translate_all(self, expressions: Iterable[str] | None) -> tuple[str, ...] | None:
         """Returns expressions translated; None stays None."""
-        if expressions is None:
-            return None
-        return tuple(map(self.translate, expressions))
+        return None if expressions is None else tuple(map(self.translate, expressions))
 
     def is_same_reason(self, before: Reason, after: Reason) -> bool:
         """Returns whether two reasons are the same, at whatever line of tinygrad's source."""
@@ -192,10 +175,8 @@ def _forget_place(reason: Reason) -> Reason:
     """Returns a reason without the place in tinygrad's source. A rule without a name keeps the statement."""
     if reason.at is None:
         return reason
-    numbers = dict(reason.numbers)
-    if reason.rule == "decided-at":
-        numbers["text"] = reason.at.text
-    return replace(reason, numbers=numbers, at=None)
+    text = {"text": reason.at.text} if reason.rule == "decided-at" else {}
+    return replace(reason, numbers={**reason.numbers, **text}, at=None)
 
 
 def choose_ranges(
@@ -219,7 +200,7 @@ def choose_ranges(
     taken = set(chosen.values())
     left = [name for name in kinds_before if name not in chosen and _NUMBERED.fullmatch(name)]
     right = [name for name in kinds_after if name not in taken and _NUMBERED.fullmatch(name)]
-    rest = match_by_levels(
+    rest = match_levels(
         [{i: kinds_before[name] for i, name in enumerate(left)}],
         [{i: kinds_after[name] for i, name in enumerate(right)}],
     )

@@ -88,8 +88,7 @@ class BufferizeChange:
 
     `changed` names the fields that differ. `added_ranges` are closed only after, `removed_ranges` only before.
     `ambient` are the ambient ranges of the node on either side. `lost_before` and `lost_after` are the ambient ranges
-    that a kept GLOBAL buffer does not close, so that only one iteration survives.
-    """
+    that a kept GLOBAL buffer does not close, so that only one iteration survives."""
 
     status: vocabulary.ChangeStatus
     op: str
@@ -117,8 +116,7 @@ class KernelChange:
 
     `fused-from`: one kernel after computes the outputs of several kernels before; `split-into`: the reverse.
     `matched_by` is "" for a kernel of one side. `changed` names the fields of a pair that differ. Other names of the
-    kernel, its variables or its buffers are no change of `source`.
-    """
+    kernel, its variables or its buffers are no change of `source`."""
 
     status: vocabulary.KernelStatus
     matched_by: vocabulary.MatchedBy
@@ -142,8 +140,7 @@ class ValueDiff:
     is a file without values), `not-deterministic` (two runs of before have other values).
 
     `first` is the offset in the sample of the first element that differs, `index` its index in the tensor if every
-    element was sampled. Unknown numbers are None; infinities and NaN are `"inf"`, `"-inf"`, `"nan"`.
-    """
+    element was sampled. Unknown numbers are None; infinities and NaN are `"inf"`, `"-inf"`, `"nan"`."""
 
     number: int
     status: vocabulary.ValueStatus
@@ -189,8 +186,7 @@ class ScheduleDiff:
 
     `paired_by` is how the two were found to be the same: by `line` and order, by the `order` of all schedules, by equal
     graphs (`graph`), or by similar ones (`alike`). `values` is the worst status of `outputs`, `unknown` if none was
-    compared. `not_deterministic`: two runs of before make other schedules here.
-    """
+    compared. `not_deterministic`: two runs of before make other schedules here."""
 
     before: int | None
     after: int | None
@@ -259,8 +255,7 @@ class CaptureDiff:
     None if it was not recorded. `schedules` are in the order of after; a schedule of before alone follows its
     predecessor. `findings_gone` are the findings of lint before that are gone after, `findings_new` are new after. For
     two edits of a program, `same_lines` maps lines of before to equal or similar lines of after. `account` compares
-    what the runs did with what was compared; None if it was not counted. Its reasons may be those of `ValueDiff`.
-    """
+    what the runs did with what was compared; None if it was not counted. Its reasons may be those of `ValueDiff`."""
 
     schema: Literal[1]
     kind: Literal["diff"]

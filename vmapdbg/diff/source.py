@@ -103,7 +103,9 @@ def align_sources(before: str, after: str, names: Collection[str]) -> Iterator[L
     votes: Counter[tuple[str, str]] = Counter()
     for one, other in pairs:
         if one is not None and other is not None:
-            votes.update((a.text, b.text) for a, b in _pair_tokens(one, other) if a.is_variable)
+            for tag, i, end, j, end_after in find_opcodes(one.forms, other.forms):
+                tokens = zip(one.tokens[i:end], other.tokens[j:end_after], strict=False)
+                votes.update((a.text, b.text) for a, b in tokens if tag == "equal" and a.is_variable)
     renamed = choose_names(votes)
     for one, other in pairs:
         if one is None or other is None:
@@ -151,15 +153,6 @@ def _pair_lines(before: Sequence[_Line], after: Sequence[_Line]) -> list[tuple[_
 def _line_likeness(one: _Line, other: _Line) -> float:
     common = share((one.counts & other.counts).total(), one.counts.total() + other.counts.total())
     return common if common >= _LEAST_ALIKE else 0.0
-
-
-def _pair_tokens(before: _Line, after: _Line) -> Iterator[tuple[_Token, _Token]]:
-    if before.forms == after.forms:
-        yield from zip(before.tokens, after.tokens, strict=True)
-        return
-    for tag, i, end, j, end_after in find_opcodes(before.forms, after.forms):
-        if tag == "equal":
-            yield from zip(before.tokens[i:end], after.tokens[j:end_after], strict=True)
 
 
 def _mark_tokens(

@@ -61,7 +61,12 @@ def compare_output(
     )
     if left or before is None or after is None:
         return replace(found, left=left or "one-side")
-    tolerance = _make_tolerance(before, after, terms)
+    from vmapdbg.values.numbers import find_largest  # imports numpy, which reading a capture does not need
+
+    # the smaller of both largest elements counts: a huge wrong element must not let others pass
+    largest = max(_LEAST_SCALE, min(find_largest(_read_sample(side)) for side in (before, after)))
+    tolerances = [make_tolerance(spell_dtype(side.dtype), terms, largest) for side in (before, after)]
+    tolerance = min(tolerances, key=lambda one: one.relative)
     found = replace(found, rtol=tolerance.relative, atol=tolerance.absolute)
     if before.shape != after.shape or before.dtype != after.dtype:
         return replace(found, status="different")
@@ -92,15 +97,6 @@ def compare_printed(before: str, after: str, again: str | None = None) -> Printe
     if again is not None and again != before:
         return PrintedDiff(False, None, None, None, "not-deterministic")
     return PrintedDiff(False, len(left), None, None)  # only the ends of lines differ
-
-
-def _make_tolerance(before: Output, after: Output, terms: int) -> Tolerance:
-    """Returns the tolerance by the smaller of both largest elements: a huge wrong element must not let others pass."""
-    from vmapdbg.values.numbers import find_largest  # imports numpy, which reading a capture does not need
-
-    largest = max(_LEAST_SCALE, min(find_largest(_read_sample(side)) for side in (before, after)))
-    found = [make_tolerance(spell_dtype(side.dtype), terms, largest) for side in (before, after)]
-    return min(found, key=lambda tolerance: tolerance.relative)
 
 
 def _read_sample(output: Output) -> list[float]:

@@ -12,10 +12,8 @@ from vmapdbg.install.patches import ALL, Patches, format_patches, parse_patches,
 from vmapdbg.install.targets import DEFAULT_TARGET
 from vmapdbg.model.capture import Capture, Finding
 
-TUNED = "tuned"
-"""The value of `Job.measured` for `tune`: launches are repeated, and the fastest counts."""
-UNWRITTEN = 74
-"""The exit status of a child that could not write its result: EX_IOERR of sysexits.h."""
+TUNED = "tuned"  # the value of `Job.measured` for `tune`: launches are repeated, and the fastest counts
+UNWRITTEN = 74  # the exit status of a child that could not write its result: EX_IOERR of sysexits.h
 
 
 @dataclass(frozen=True, order=True)
@@ -43,8 +41,7 @@ class Job:
     repeats launches. With `beam` BEAM searches that wide for the kernels `searched`, by key; without it they are timed
     with other optimizations, too. `edits` is a file that
     `tune` wrote: the text of each edited file. `switches` are environment variables for the snippet (`PCONTIG=2`).
-    With `gradients`, `check` compares them with finite differences.
-    """
+    With `gradients`, `check` compares them with finite differences."""
 
     snippet: str
     arguments: tuple[str, ...] = ()
@@ -130,10 +127,8 @@ class Request:
         return Path(self.folder) / "shadow"
 
 
-COUNTS = "counts"
-"""The folder of a program's processes with one file for each of them: its account, then zeros."""
-SCHEDULE_FILES = "schedule-*.pickle"
-"""The files in the folder `evidence`: one for each schedule and each replay."""
+COUNTS = "counts"  # the folder of a program's processes with one file for each of them: its account, then zeros
+SCHEDULE_FILES = "schedule-*.pickle"  # the files in the folder `evidence`: one for each schedule and each replay
 
 
 @dataclass(frozen=True, kw_only=True)

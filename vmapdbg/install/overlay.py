@@ -53,9 +53,7 @@ class TinygradFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname in self.new_modules:
             return importlib.util.spec_from_file_location(fullname, self.new_modules[fullname])
-        listener = self.listener
-        if listener is not None and not listener.wants(fullname):
-            listener = None
+        listener = self.listener if self.listener is not None and self.listener.wants(fullname) else None
         if fullname != "tinygrad" and fullname not in self.patches and listener is None:
             return None
         others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))

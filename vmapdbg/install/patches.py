@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from vmapdbg.model.failure import Failure
 
-Patches = frozenset[str]
-"""The names of the switchable patches that are on."""
+Patches = frozenset[str]  # the names of the switchable patches that are on
 
 
 class PatchError(Failure, ValueError):
@@ -69,9 +68,7 @@ def format_patches(chosen: Patches) -> str:
 def spell_patches(chosen: Patches) -> str:
     """Returns the shortest value of --patches that turns on exactly these patches."""
     off = [name for name in SWITCHABLE if name not in chosen]
-    if len(off) < len(chosen):
-        return ",".join(["all", *(f"-{name}" for name in off)])
-    return format_patches(chosen)
+    return ",".join(["all", *(f"-{name}" for name in off)]) if len(off) < len(chosen) else format_patches(chosen)
 
 
 def patch_states(chosen: Patches) -> dict[str, bool]:

@@ -19,8 +19,7 @@ from typing import IO
 
 from vmapdbg.model.failure import Failure
 
-Stream = int | IO[bytes] | None
-"""Where a child's stdout or stderr goes; None is the tool's stream."""
+Stream = int | IO[bytes] | None  # where a child's stdout or stderr goes; None is the tool's stream
 IS_LINUX = hasattr(os, "pidfd_open")
 CAN_FORK = sys.platform != "darwin"
 """Whether a process that has imported tinygrad can be forked: Metal does not work in such a fork."""
@@ -36,19 +35,13 @@ def count_cores() -> int:
 
 
 def start_group(
-    command: list[str], environment: Mapping[str, str], lifeline: int, stdin: Stream, stdout: Stream, stderr: Stream
+    command: list[str], env: Mapping[str, str], lifeline: int, stdin: Stream, stdout: Stream, stderr: Stream
 ) -> subprocess.Popen[bytes]:
     """Starts a process that gets `lifeline`, in its own group, to end all with it. Raises Failure on Windows."""
     if os.name == "nt":
         raise Failure("programs run on Linux and macOS; on Windows they run in WSL")
     return subprocess.Popen(
-        command,
-        env=environment,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        start_new_session=True,
-        pass_fds=(lifeline,),
+        command, env=env, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True, pass_fds=(lifeline,)
     )
 
 

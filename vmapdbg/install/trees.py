@@ -36,8 +36,7 @@ from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, write_atomically
 from vmapdbg.model.wording import shorten_commit
 
-OLDEST = (0, 12)
-"""The first release that can be observed."""
+OLDEST = (0, 12)  # the first release that can be observed
 
 _RELEASE = re.compile(r"\d+(\.\d+)+((a|b|rc|\.post|\.dev)\d+)?")
 _VERSION_IN_SETUP = re.compile(r"""^\s*version\s*=\s*["']([^"']+)["']""", re.MULTILINE)
@@ -149,13 +148,9 @@ def find_imported(path: Sequence[str]) -> Tree | None:
     """Returns the tree that `import tinygrad` takes if `sys.path` is `path`, None if there is none. Imports nothing."""
     spec = PathFinder.find_spec("tinygrad", list(path))
     # without an origin it is a folder without __init__.py, such as the overlay's
-    if spec is None or spec.origin is None:
-        folder = find_editable()
-        if folder is None:
-            return None
-    else:
-        folder = Path(spec.origin).parent.parent
-    return Tree(folder, find_version(folder), describe_state(folder))
+    origin = None if spec is None else spec.origin
+    folder = find_editable() if origin is None else Path(origin).parent.parent
+    return None if folder is None else Tree(folder, find_version(folder), describe_state(folder))
 
 
 def is_release(tree: Tree) -> bool:
@@ -184,9 +179,7 @@ def has_package(folder: Path) -> bool:
 def cache_folder() -> Path:
     """Returns the cache: `VMAPDBG_CACHE`, else `vmapdbg` in the user's cache folder (XDG_CACHE_HOME, ~/.cache)."""
     chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "vmapdbg")
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "vmapdbg")
 
 
 def read_kept(name: str) -> bytes:
@@ -206,8 +199,7 @@ def keep(name: str, content: str | bytes) -> None:
 
 
 def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
-    """Returns the folder of a cache entry; `fill` fills a new one. Raises TreeError if the cache cannot be written, or
-    if the entry has changed."""
+    """Returns a cache entry's folder; `fill` fills a new one. Raises TreeError if it changed or cannot be written."""
     entry = cache_folder() / kind / name
     if entry.exists():
         check_whole(entry)

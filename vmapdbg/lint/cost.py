@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vmapdbg.lint.rule import advise_apart, advise_patches, advise_why, each_kernel, kernel_finding, node_finding, rule
+from vmapdbg.lint.rule import advise_apart, advise_on, advise_why, each_kernel, kernel_finding, node_finding, rule
 from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Schedule
 from vmapdbg.model.ops import MOVEMENT, WRITES
 from vmapdbg.model.schedule_index import ScheduleIndex, count_elements, index_of
 from vmapdbg.model.wording import format_known, format_plural
 
-FEWER_THREADS = 2.0
-"""How many times fewer threads, and how many times more ops in each of them, are worth a finding."""
-REDUNDANT = 4.0
-"""Executed ops over the ops that the graph asks for: from here on a kernel is reported."""
-MORE_THAN_BASELINE = 1.5
-"""Executed ops over those of the baseline's kernels: from here on a kernel is reported."""
-FEW_OPS = 1000
-"""A kernel that executes fewer ops is not reported, however redundant it is."""
+FEWER_THREADS = 2.0  # how many times fewer threads, and how many times more ops in each of them, are worth a finding
+REDUNDANT = 4.0  # executed ops over the ops that the graph asks for: from here on a kernel is reported
+MORE_THAN_BASELINE = 1.5  # executed ops over those of the baseline's kernels: from here on a kernel is reported
+FEW_OPS = 1000  # a kernel that executes fewer ops is not reported, however redundant it is
 MANY_FOR_EACH, MANY_IN_ALL = 128, 1_000_000
 """How many elements a scan must read for each result, and in all, to be worth a finding."""
 _ASKED = ("contiguous", "clone", "to", "realize")
@@ -37,8 +33,7 @@ def find_large_local_memory(capture: Capture, baseline: Capture | None) -> Itera
     GROUP reduce needs. The limit is the limit in tinygrad's renderer of the target. A target without such memory (c,
     llvm) has no limit.
 
-    What to try: turn off the patch that keeps the buffer in LOCAL memory (fuse-broadcast), or turn on local-budget.
-    """
+    What to try: turn off the patch that keeps the buffer in LOCAL memory (fuse-broadcast), or turn on local-budget."""
     for schedule, number, kernel in each_kernel(capture):
         if kernel.local_limit is None or kernel.local_bytes <= kernel.local_limit:
             continue
@@ -50,7 +45,7 @@ def find_large_local_memory(capture: Capture, baseline: Capture | None) -> Itera
         advice = "keep the buffer in GLOBAL memory with .contiguous()"
         if capture.patches.get("fuse-broadcast"):
             advice += ", or --patches all,-fuse-broadcast"
-        advice = advise_patches(capture, "local-budget") or advice
+        advice = advise_on(capture, "local-budget") or advice
         yield kernel_finding("VD102", schedule, number, message, advice)
 
 
@@ -65,8 +60,7 @@ def find_lost_parallelism(capture: Capture, baseline: Capture | None) -> Iterato
     FILE.json`.
 
     What to try: turn on fusion-guard, turn off fuse-broadcast if it made one kernel of several, or put .contiguous()
-    between the parts that should be two kernels.
-    """
+    between the parts that should be two kernels."""
     for schedule, number, before in _pair_kernels(capture, baseline):
         kernel = schedule.kernels[number]
         if not all(k.threads for k in (kernel, *before)):
@@ -83,7 +77,7 @@ def find_lost_parallelism(capture: Capture, baseline: Capture | None) -> Iterato
             f"kernel {kernel.name} runs {threads} where the baseline's {busiest.name} runs "
             f"{busiest.threads:,}: each does {serial:,.0f} ops instead of {serial_before:,.0f}"
         )
-        advice = advise_patches(capture, "fusion-guard") or advise_apart(capture)
+        advice = advise_on(capture, "fusion-guard") or advise_apart(capture)
         yield kernel_finding("VD103", schedule, number, message, advice)
 
 
@@ -100,8 +94,7 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
     What to try: turn on the patches that weigh such work, if they are off (fusion-guard, realize-reused). Turn off
     fuse-broadcast if it made one kernel of several. Or put .contiguous() after the value that is computed again. Since
     tinygrad 0.14 use .clone() instead: there .contiguous() makes no buffer of a value computed from constants alone,
-    such as the sine of an arange.
-    """
+    such as the sine of an arange."""
     before = {(schedule.index, number): kernels for schedule, number, kernels in _pair_kernels(capture, baseline)}
     for schedule, number, kernel in each_kernel(capture):
         if kernel.executed_ops < FEW_OPS or kernel.redundancy is None:
@@ -118,7 +111,7 @@ def find_redundant_work(capture: Capture, baseline: Capture | None) -> Iterator[
             message += f" (the baseline's kernels execute {executed:,})"
         # the patches that make a buffer if computing its value again costs more
         guard = ("fusion-guard",) if capture.patches.get("fuse-broadcast") else ()
-        advice = advise_patches(capture, *guard, "realize-reused") or advise_apart(capture)
+        advice = advise_on(capture, *guard, "realize-reused") or advise_apart(capture)
         yield kernel_finding("VD104", schedule, number, message, advice)
 
 
@@ -147,8 +140,7 @@ def find_useless_copies(capture: Capture, baseline: Capture | None) -> Iterator[
     of what another kernel writes, and the other kernel reads of the target only what it would replace there.
 
     What to try: look at the decision that made the copy (vmapdbg why NODE). Pass the value as it is, without a
-    movement op in between, or assign to a whole buffer instead of a slice.
-    """
+    movement op in between, or assign to a whole buffer instead of a slice."""
     for schedule, number, kernel in each_kernel(capture):
         index = index_of(schedule)
         node = index.node(next(iter(kernel.outputs), None))
@@ -206,8 +198,7 @@ def find_quadratic_scans(capture: Capture, baseline: Capture | None) -> Iterator
 
     What to try: two passes. Reshape to rows of about sqrt(n), scan the rows, then add the last value of the rows before
     to each row. For logcumsumexp, if the values differ by less than about 80: (x - m).exp().cumsum().log() + m, where m
-    is x.max().
-    """
+    is x.max()."""
     for schedule, number, kernel in each_kernel(capture):
         index = index_of(schedule)
         for node in map(index.node, kernel.nodes):

@@ -29,9 +29,7 @@ def split_ignored(
 
 def _list_codes(comment: re.Match[str]) -> list[str]:
     """Returns the codes in the list of a comment; a list without `]` hides nothing."""
-    if comment["end"] is None:
-        return []
-    return [code.strip().upper() for code in comment["codes"].split(",")]
+    return [] if comment["end"] is None else [code.strip().upper() for code in comment["codes"].split(",")]
 
 
 def list_mistakes(

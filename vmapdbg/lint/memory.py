@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from vmapdbg.lint.rule import (
-    advise_patches,
-    advise_why,
-    each_access,
-    each_kernel,
-    kernel_finding,
-    node_finding,
-    rule,
-    why,
-)
+from vmapdbg.lint.rule import advise_on, advise_why, each_access, each_kernel, kernel_finding, node_finding, rule, why
 from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Kernel, Loop, Node, Outside, Schedule, WrongTime
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
@@ -36,8 +27,7 @@ def find_overlapping_stores(capture: Capture, baseline: Capture | None) -> Itera
     threads of one group count, because each step of a loop may use that memory again.
 
     What to try: a buffer inside a scope must close the ambient ranges (patch ambient-ranges; for nested scopes also
-    nested-ranges). `vmapdbg why NODE` shows the ranges of the buffer's node.
-    """
+    nested-ranges). `vmapdbg why NODE` shows the ranges of the buffer's node."""
     for schedule, number, kernel, access in each_access(capture):
         message = _explain_store(schedule, kernel, access)
         if message is not None:
@@ -92,7 +82,7 @@ def _name_range(schedule: Schedule, kernel: Kernel, loop: Loop) -> str:
 
 
 def _advise_ranges(capture: Capture, schedule: Schedule, node: int | None) -> str:
-    patches = advise_patches(capture, "ambient-ranges", "nested-ranges")
+    patches = advise_on(capture, "ambient-ranges", "nested-ranges")
     if patches is not None and any(item.vmap for item in schedule.ranges):
         return patches
     if node is None:
@@ -132,8 +122,7 @@ def find_outside(capture: Capture, baseline: Capture | None) -> Iterator[Finding
 
     What to try: look at the ranges that the address is computed from. Typical causes are the lost valid of a PAD or
     SHRINK, a stride or an order of ranges that differs between the buffer and its reader, and a buffer that is too
-    short.
-    """
+    short."""
     # wrong ranges give wrong addresses: the ranges name the node, so the address is not reported again
     explained: set[tuple[int, int | None]] = set()
     for schedule in capture.schedules:
@@ -198,8 +187,7 @@ def find_unwritten(capture: Capture, baseline: Capture | None) -> Iterator[Findi
     not checked, and neither are shapes with a variable. If the elements are too many to count, the rule only reports
     kernels with fewer stores than elements.
 
-    What to try: a range of the buffer is missing in the kernel, or is too short; `vmapdbg why NODE` shows them.
-    """
+    What to try: a range of the buffer is missing in the kernel, or is too short; `vmapdbg why NODE` shows them."""
     for schedule, number, kernel, access in each_access(capture):
         if not kernel.fresh or access.kind != "store" or access.addrspace != "GLOBAL":
             continue
@@ -225,8 +213,7 @@ def find_open_ranges(capture: Capture, baseline: Capture | None) -> Iterator[Fin
     on purpose, because the schedule runs them. LOCAL buffers are inside the loops around them.
 
     What to try: turn on close-ranges, which closes every open range of a stored value. Or the value should not depend
-    on the range: `vmapdbg why NODE` shows where it comes from.
-    """
+    on the range: `vmapdbg why NODE` shows where it comes from."""
     for schedule in capture.schedules:
         for bufferize in schedule.bufferizes:
             if bufferize.left_open and bufferize.holds_memory:
@@ -253,7 +240,7 @@ def _explain_open(capture: Capture, schedule: Schedule, bufferize: Bufferize) ->
 
 def _advise_closing(capture: Capture, schedule: Schedule, node: int | None) -> str:
     advice = "look at the kernel's source" if node is None else f"{why(schedule, node)} (where the range comes from)"
-    return advise_patches(capture, "close-ranges", "ambient-ranges", "nested-ranges") or advice
+    return advise_on(capture, "close-ranges", "ambient-ranges", "nested-ranges") or advice
 
 
 @rule("VD108", "accumulator reset", "error")
@@ -267,8 +254,7 @@ def find_resets(capture: Capture, baseline: Capture | None) -> Iterator[Finding]
     loop, a load reads the sum. A register that is read only inside the loop is not reported.
 
     What to try: the cause is the order in which tinygrad lowers a kernel with several reduces. 0.14.0 does it with
-    PCONTIG=2. Another PCONTIG, or a `.contiguous()` in front of the reduce, makes several kernels of it.
-    """
+    PCONTIG=2. Another PCONTIG, or a `.contiguous()` in front of the reduce, makes several kernels of it."""
     for schedule, number, kernel in each_kernel(capture):
         for reset in kernel.resets:
             steps = format_plural(prod(loop.size for loop in reset.loops), "step")
@@ -293,8 +279,7 @@ def find_wrong_order(capture: Capture, baseline: Capture | None) -> Iterator[Fin
     kernels must touch the same elements: the writing kernel stores to all elements between two bounds, and the elements
     that are read are between them. Schedules on several devices, custom kernels and copies are not checked.
 
-    What to try: realize the value before the assign, or make it `.contiguous()`; or realize the assign by itself.
-    """
+    What to try: realize the value before the assign, or make it `.contiguous()`; or realize the assign by itself."""
     for schedule, number, kernel in each_kernel(capture):
         for found in kernel.wrong_times:
             message = _explain_order(schedule, kernel, found)
@@ -327,17 +312,10 @@ def _touch_same_elements(writer: Kernel, reader: Kernel, found: WrongTime) -> bo
     # it writes every element between its bounds
     if lowest is None or highest is None or elements != highest - lowest + 1:
         return False
-    for load in reader.accesses or ():
-        if (load.kind, load.buffer) != ("load", found.buffer):
-            continue
-        if load.lowest is None or load.highest is None:
-            # the address is unknown, but no element of the buffer is outside
-            reads_written = (lowest, highest) == (0, load.size - 1)
-        else:
-            reads_written = lowest <= load.lowest and load.highest <= highest
-        if reads_written:
-            return True
-    return False
+    loads = [one for one in reader.accesses or () if (one.kind, one.buffer) == ("load", found.buffer)]
+    # of an unknown address it is certain that it is in the buffer
+    read = [(one.lowest or 0, one.size - 1 if one.highest is None else one.highest) for one in loads]
+    return any(lowest <= first and last <= highest for first, last in read)
 
 
 @rule("VD110", "overwritten input", "error")
@@ -350,8 +328,7 @@ def find_overwritten_inputs(capture: Capture, baseline: Capture | None) -> Itera
     are not checked.
 
     What to try: in 0.12, an output gets the memory of an input if it equals that input except for a DETACH, or if it is
-    a constant that was folded from the input (x - x). `.contiguous()` gives it memory of its own.
-    """
+    a constant that was folded from the input (x - x). `.contiguous()` gives it memory of its own."""
     for schedule, number, kernel in each_kernel(capture):
         if kernel.overwrites is None:
             continue
@@ -375,8 +352,7 @@ def find_races(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
     steps to compute, are not checked. Threads that all store to one element are VD101.
 
     What to try: a barrier is missing in what tinygrad makes of the kernel. A `.contiguous()` in front of the reduce
-    that uses the LOCAL memory, or NOOPT=1, makes other kernels.
-    """
+    that uses the LOCAL memory, or NOOPT=1, makes other kernels."""
     for schedule, number, kernel in each_kernel(capture):
         for race in kernel.races:
             first, second = (f"{kind}s" for kind in race.kinds)

@@ -10,6 +10,7 @@ from typing import Literal
 from vmapdbg.model.capture import Access, Capture, Finding, Kernel, Schedule
 from vmapdbg.model.schedule_index import index_of, name_node
 
+Severity = Literal["error", "warning"]
 FindFaults = Callable[[Capture, Capture | None], Iterable[Finding]]
 """Gets a capture and the baseline's capture (None without a baseline)."""
 
@@ -21,21 +22,15 @@ class Rule:
 
     code: str
     name: str
-    severity: Literal["error", "warning"]
+    severity: Severity
     explanation: str
     find: FindFaults
     compares: bool = False
 
 
-def rule(
-    code: str, name: str, severity: Literal["error", "warning"], *, compares: bool = False
-) -> Callable[[FindFaults], Rule]:
+def rule(code: str, name: str, severity: Severity, *, compares: bool = False) -> Callable[[FindFaults], Rule]:
     """Makes a Rule of a function. The function's docstring is the explanation that the user reads."""
-
-    def make(find: FindFaults) -> Rule:
-        return Rule(code, name, severity, inspect.cleandoc(find.__doc__ or ""), find, compares)
-
-    return make
+    return lambda find: Rule(code, name, severity, inspect.cleandoc(find.__doc__ or ""), find, compares)
 
 
 def each_kernel(capture: Capture) -> Iterator[tuple[Schedule, int, Kernel]]:
@@ -82,7 +77,7 @@ def advise_why(schedule: Schedule, kernel: Kernel, advice: str) -> str:
     return ": ".join([advice, *(why(schedule, node) for node in kernel.outputs[:1])])
 
 
-def advise_patches(capture: Capture, *patches: str) -> str | None:
+def advise_on(capture: Capture, *patches: str) -> str | None:
     """Returns `turn A and B on (--patches all)` for the patches that were off, None if all were on."""
     off = " and ".join(patch for patch in patches if capture.patches.get(patch) is False)
     return f"turn {off} on (--patches all)" if off else None

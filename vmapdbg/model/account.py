@@ -45,11 +45,9 @@ class Left:
         if self.number is not None:
             about = {"outputs": f"output {self.number}", "buffers": f"buffer {self.number} that it writes"}
             return f"{about.get(self.what, self.what)}: {self.reason}"
-        if self.what == "replays":
-            return f"{format_plural(self.count, 'replay')} of it by TinyJit: {self.reason}"
-        if self.what == "elements":
-            return f"{format_plural(self.count, 'element')}: {self.reason}"
-        return self.reason
+        replays = f"{format_plural(self.count, 'replay')} of it by TinyJit: "
+        elements = f"{format_plural(self.count, 'element')}: "
+        return {"replays": replays, "elements": elements}.get(self.what, "") + self.reason
 
 
 @dataclass(frozen=True)
@@ -102,13 +100,11 @@ def add_accounts(accounts: Iterable[Account]) -> Account:
     """Returns one account of several runs or parts of a run."""
     seen: Counter[Counted] = Counter()
     compared: Counter[Counted] = Counter()
-    left: list[Left] = []
+    merged: dict[tuple[Counted, str], Left] = {}
     for one in accounts:
         seen.update(one.seen)
         compared.update(one.compared)
-        left += one.left
-    merged: dict[tuple[Counted, str], Left] = {}
-    for one in left:
-        known = merged.get((one.what, one.reason))
-        merged[one.what, one.reason] = one if known is None else replace(known, count=known.count + one.count)
+        for left in one.left:
+            known = merged.setdefault((left.what, left.reason), replace(left, count=0))
+            merged[left.what, left.reason] = replace(known, count=known.count + left.count)
     return Account(dict(seen), dict(compared), tuple(merged.values()))

@@ -70,8 +70,7 @@ class Realized:
 
     `axes` are the axes with new ranges (all axes: a GLOBAL buffer; some: a LOCAL buffer). `reason` is one word.
     `detail` is a sentence with the op, the consumers or the ranges that caused it. It is written from `reasons`, which
-    are in the order in which they decided.
-    """
+    are in the order in which they decided."""
 
     axes: tuple[int, ...]
     reason: vocabulary.RealizedReason
@@ -96,8 +95,7 @@ class Unsplit:
 
     `rule` is the reason. `gather`: along `axes` of its source an index picks one element. `rest` are the axes that
     stock would reduce together with these, and that now are a reduce of their own. Shapes: stock's first kernel would
-    reduce `source` to `between`, its second kernel `between` to `result`. `detail` is a sentence about all of this.
-    """
+    reduce `source` to `between`, its second kernel `between` to `result`. `detail` is a sentence about all of this."""
 
     rule: vocabulary.UnsplitRule
     axes: tuple[int, ...]
@@ -117,8 +115,7 @@ class Node:
     is the op's argument: the axes of a reduce, the argument of a movement op, a constant, a varg. `outside` are the
     `in_ranges` that leave the shape of its first source. `method` is the method of Tensor called at `line` that creates
     the node (`softmax`), if any. `unsplit` is why it is one reduce if stock tinygrad would have two. `function` is the
-    index of the user's function that `line` is in; a gradient has the line and the function of its forward node.
-    """
+    index of the user's function that `line` is in; a gradient has the line and the function of its forward node."""
 
     id: int
     op: str
@@ -174,8 +171,7 @@ class Bufferize:
     `closed_ranges` are its dimensions, ambient ranges first; `size` is in elements, `bytes` in bytes. `reason` is a
     sentence, written from `decided`: which test of the cost function decided the `outcome`, with its numbers.
     `left_open` are ranges of its value, except OUTER ranges, that its store does not close. `outside` are ranges of a
-    reader's index that leave the axis of the buffer.
-    """
+    reader's index that leave the axis of the buffer."""
 
     node: int
     closed_ranges: tuple[str, ...]
@@ -216,8 +212,7 @@ class Access:
 
     For stores: `lost` are the loops and threads whose steps store different values to the same place. `stores` counts
     stored elements, with repetitions, but without loops that no address uses. `elements` counts different elements,
-    and `missing` is the first element of the buffer that is never stored. They are None if undecided.
-    """
+    and `missing` is the first element of the buffer that is never stored. They are None if undecided."""
 
     buffer: str
     kind: vocabulary.AccessKind
@@ -334,8 +329,7 @@ class Kernel:
     the last computation. The kernel has the `phase` and the function of that node. `lanes` is the width of its widest
     load or store of GLOBAL memory, in elements. `beam` is the median time of a launch, in seconds, after BEAM optimized
     the kernel (`show --beam`), None if it did not. `peak` is the most bytes that values have while a launch of it runs
-    (`--memory`). `optimizations`: its times with others than its own (`show --optimizations`).
-    """
+    (`--memory`). `optimizations`: its times with others than its own (`show --optimizations`)."""
 
     name: str
     target: str
@@ -398,8 +392,7 @@ class Schedule:
     `buffer_op` is tinygrad's name for a BUFFERIZE: STAGE since 0.13.
 
     `bisect --decisions` decides for some nodes: `forced` nodes became realize points, `released` nodes did not although
-    a rule asked for it.
-    """
+    a rule asked for it."""
 
     index: int
     line: str | None
@@ -422,8 +415,7 @@ class Finding:
     """One fault that a lint rule found; `code` is stable (`VD101`).
 
     `schedule` is the index of its schedule, `number` the number of its kernel there, `source_line` a line of the
-    kernel's source (from 1). `advice` says what to try.
-    """
+    kernel's source (from 1). `advice` says what to try."""
 
     code: str
     kernel: str | None
@@ -448,8 +440,7 @@ class Versions:
     commit: str | None = None
 
 
-DIED = "ChildDied"
-"""The type of the error of a run whose process died."""
+DIED = "ChildDied"  # the type of the error of a run whose process died
 
 
 @dataclass(frozen=True)
@@ -457,8 +448,7 @@ class SnippetError:
     """The error that ended the snippet: the exception's type name, its message, the user's `file:line`.
 
     `crash` is where tinygrad raised it, None if the snippet did. The type is `EndlessRewrite` if tinygrad was stopped
-    because it would not end.
-    """
+    because it would not end."""
 
     type: str
     message: str
@@ -538,8 +528,7 @@ class LiveBuffer:
     `value` is what is written to it first. `name` says where the snippet's globals hold it at the end (`model.w`).
     `first` and `last` are the first and the last launch that use it, None without one. It has its memory from launch
     `since` until launch `until`. If it `is_planned`, it is a part of memory that tinygrad's planner shares among values
-    of a schedule: `shares` are the others that have a byte of it at another time, at most four of `others`.
-    """
+    of a schedule: `shares` are the others that have a byte of it at another time, at most four of `others`."""
 
     kind: vocabulary.BufferKind
     value: Placement
@@ -573,8 +562,7 @@ class MemoryAdvice:
     """A change that lowers the peak, predicted from the recorded lifetimes and not tried: `recompute` values for their
     later readers, which executes `ops` again, keep them in `half` precision, or `free` the Tensor `name` after `line`.
 
-    `buffers` are concerned at the peak, with these `bytes` together. `peak` is the peak that results, in bytes.
-    """
+    `buffers` are concerned at the peak, with these `bytes` together. `peak` is the peak that results, in bytes."""
 
     kind: vocabulary.MemoryAdviceKind
     line: str | None
@@ -592,8 +580,7 @@ class Memory:
 
     `timeline` has the most bytes for intervals of its `launches`, as (first launch, bytes). `live` are the largest
     buffers at the peak; `rest` counts the others, `rest_bytes` their bytes. `unused` is memory of the planner that no
-    value uses then. The bytes of all of these are the peak.
-    """
+    value uses then. The bytes of all of these are the peak."""
 
     peak: int
     at: LaunchPlace
@@ -618,8 +605,7 @@ class Capture:
     what happened with what the capture has; None if it was not counted. `functions` are the user's functions that make
     nodes, a caller before what it calls. `timing` and `device` are None if the program was not timed. `memory` says
     what the peak is made of, None without `--memory`. `sources` has the text of each of the user's files that lines
-    name, as it was after the run: no command reads a file because a saved capture names it.
-    """
+    name, as it was after the run: no command reads a file because a saved capture names it."""
 
     schema: Literal[1]
     kind: Literal["capture"] = field(default="capture", kw_only=True)

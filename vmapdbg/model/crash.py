@@ -12,8 +12,7 @@ class RewriteStep:
     """One of the nodes for which a rewrite does not end.
 
     `node` describes it (`RANGE r4`), `becomes` describes its replacement, if any. `rule` is the `file:line` of the rule
-    that replaced it, None if only its sources were replaced. `added` are its new sources.
-    """
+    that replaced it, None if only its sources were replaced. `added` are its new sources."""
 
     node: str
     becomes: str | None
@@ -57,8 +56,7 @@ class Crash:
     `rewrite_place` its place; `rule` is the `file:line` of the rule that raised. `schedule` is the number of the
     schedule, `kernel` the number of the compute kernel, and `nodes` are the ids of the current nodes. `done` counts the
     nodes that an endless rewrite had finished. `method` is the method of Tensor that the user called, if it built the
-    graph. `shared_loop` is why a kernel's program cannot be ordered, `refusal` why a compiler refused its source.
-    """
+    graph. `shared_loop` is why a kernel's program cannot be ordered, `refusal` why a compiler refused its source."""
 
     kind: CrashKind
     stage: CrashStage

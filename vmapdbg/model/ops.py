@@ -15,11 +15,9 @@ MOVEMENT = RESHAPING | {"VIEW", "DETACH", "CONTIGUOUS_BACKWARD"}
 REDUCES = frozenset({"REDUCE", "REDUCE_AXIS"})
 """The op that reduces, in the graph and in a kernel, by its names in all releases."""
 
-STORES = frozenset({"ASSIGN", "STORE"})
-"""The op that writes to memory: its names in the releases."""
+STORES = frozenset({"ASSIGN", "STORE"})  # the op that writes to memory: its names in the releases
 
-WRITES = STORES | {"AFTER"}
-"""Ops whose first source is memory that is written, or was."""
+WRITES = STORES | {"AFTER"}  # ops whose first source is memory that is written, or was
 
 COMPUTES_NOTHING = MOVEMENT | {"CONST", "VCONST", "BUFFER", "PARAM", "VMAPIN", "VMAPOUT"}
 """Ops that compute no value: movement ops, constants and memory."""
@@ -54,6 +52,7 @@ def _divide_towards_zero(x: int, y: int) -> int:
 
 _CDIV = Arithmetic("cdiv", "({}/{})", _divide_towards_zero)
 _CMOD = Arithmetic("cmod", "({}%{})", lambda x, y: x - y * _divide_towards_zero(x, y))
+_IN_NO_ADDRESS = ("FDIV", "POW", "SQRT", "SIN", "EXP2", "LOG2", "RECIPROCAL", "TRUNC", "MULACC", "THREEFRY")
 
 ARITHMETIC = {
     "ADD": Arithmetic("add", "({}+{})", operator.add),
@@ -78,16 +77,7 @@ ARITHMETIC = {
     "CMPNE": Arithmetic("ne", "({}!={})", operator.ne),
     "CMPEQ": Arithmetic("eq", "({}=={})", operator.eq),
     "WHERE": Arithmetic("where", "({}?{}:{})", lambda condition, one, other: one if condition else other),
-    "FDIV": Arithmetic("fdiv"),
-    "POW": Arithmetic("pow"),
-    "SQRT": Arithmetic("sqrt"),
-    "SIN": Arithmetic("sin"),
-    "EXP2": Arithmetic("exp2"),
-    "LOG2": Arithmetic("log2"),
-    "RECIPROCAL": Arithmetic("reciprocal"),
-    "TRUNC": Arithmetic("trunc"),
-    "MULACC": Arithmetic("mulacc"),
-    "THREEFRY": Arithmetic("threefry"),
+    **{op: Arithmetic(op.lower()) for op in _IN_NO_ADDRESS},
 }
 """tinygrad's name -> the op. `vmapdbg.reference.arithmetic` computes each of them by numpy."""
 

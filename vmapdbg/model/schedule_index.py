@@ -90,9 +90,7 @@ class ScheduleIndex:
 
     def count_reduced(self, node: Node) -> int:
         """Returns how many elements a reduce reads; 0 for other nodes and for symbolic shapes."""
-        if name_op(node.op) != "REDUCE" or not node.src:
-            return 0
-        return count_elements(self.nodes[node.src[0]].shape)
+        return count_elements(self.nodes[node.src[0]].shape) if name_op(node.op) == "REDUCE" and node.src else 0
 
     def find_sources(self, node_ids: Sequence[int]) -> frozenset[int]:
         """Returns the ids of all direct and indirect sources of some nodes."""
@@ -143,8 +141,7 @@ class ScheduleIndex:
         """Returns the ambient ranges that a kept GLOBAL buffer does not close: their iterations overwrite each other.
 
         This holds for LOOP and OUTER ranges, because the kernel that reads the buffer starts after all iterations. In a
-        LOCAL buffer, which lives inside one iteration, an ambient range may stay open.
-        """
+        LOCAL buffer, which lives inside one iteration, an ambient range may stay open."""
         if made is None or not made.holds_memory:
             return ()
         return tuple(name for name in self.ambient_of(made.node) if name not in made.closed_ranges)
@@ -183,8 +180,7 @@ class ScheduleIndex:
         return found
 
     def find_reading(self, node_id: int) -> list[tuple[int, Kernel]]:
-        """Returns the kernels that read the buffer of a node, with their numbers: they compute a reader of the node but
-        not the node."""
+        """Returns the kernels, with numbers, that read a node's buffer: they compute a reader but not the node."""
         if node_id not in self.writers or node_id not in self.nodes:
             return []
         found = {number: k for reader in self.readers[node_id] for number, k in self.computing[reader.id].items()}
@@ -252,6 +248,12 @@ def list_longest(kernels: Sequence[Kernel]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def change_kernels(capture: Capture, change: Callable[[Kernel], Kernel]) -> Capture:
+    """Returns the capture with each kernel changed."""
+    schedules = (replace(one, kernels=tuple(map(change, one.kernels))) for one in capture.schedules)
+    return replace(capture, schedules=tuple(schedules))
+
+
 def add_beam_times(capture: Capture, again: Capture, searched: Container[str]) -> Capture:
     """Returns the capture with the times of kernels in another run of the program, in which BEAM optimized those with
     the keys `searched`: launches are paired in their order. Raises Failure if the runs launch different kernels."""
@@ -268,19 +270,13 @@ def add_beam_times(capture: Capture, again: Capture, searched: Container[str]) -
         times = kernel.key in searched and found.get(digest_source(kernel.source))
         return replace(kernel, beam=sorted(times)[len(times) // 2]) if times else kernel
 
-    schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
-    return replace(capture, schedules=tuple(schedules))
+    return change_kernels(capture, fill)
 
 
 def add_optimizations(capture: Capture, again: Capture) -> Capture:
     """Returns the capture with the times of kernels with other optimizations, which another run has measured."""
     found = {kernel.key: kernel.optimizations for kernel in again.kernels}
-
-    def fill(kernel: Kernel) -> Kernel:
-        return replace(kernel, optimizations=found.get(kernel.key, ()))
-
-    schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
-    return replace(capture, schedules=tuple(schedules))
+    return change_kernels(capture, lambda kernel: replace(kernel, optimizations=found.get(kernel.key, ())))
 
 
 def sum_times(measured: Measured | None) -> float:

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.failure import Failure
 
-SCHEMAS = Path(__file__).parents[1] / "schemas"
-"""The folder of the shipped JSON Schemas."""
+SCHEMAS = Path(__file__).parents[1] / "schemas"  # the folder of the shipped JSON Schemas
 
 # *** plain data
 
@@ -49,8 +48,7 @@ def build_data(kind: type[T], data: Any) -> T:
     """Builds a value of any dataclass of the contract from plain JSON data.
 
     Raises ValueError with the path of the first field that is missing or has the wrong type. Unknown keys are ignored,
-    so that a file of a later minor version still loads.
-    """
+    so that a file of a later minor version still loads."""
     # imported here because the child has only the packages of the user's interpreter
     import msgspec
 
@@ -72,13 +70,10 @@ def save_capture(capture: Capture, path: Path) -> None:
 
 
 def check_output(path: Path, snippet: str | None = None, endings: Sequence[str] = ()) -> None:
-    """Raises StoreError if a file cannot be written, is the snippet, or has none of the `endings` (".html"). Called
-    before its content is computed."""
+    """Raises StoreError if a file cannot be written, is the snippet, or has none of the `endings` (".html")."""
     if endings and path.suffix.lower() not in endings:
-        known = ", ".join(endings)
-        if len(endings) > 1:
-            known = f"one of {known}"
-        raise StoreError(f"{path}: the ending must be {known}")
+        choice = "one of " if len(endings) > 1 else ""
+        raise StoreError(f"{path}: the ending must be {choice}{', '.join(endings)}")
     if str(path) == "-":
         raise StoreError("cannot write -: a file has another name, and stdout is for what the command prints")
     try:
@@ -132,8 +127,7 @@ def build_capture(data: Any, name: str) -> Capture:
 
 
 def check_ids(capture: Capture) -> None:
-    """Raises ValueError if a schedule names an unknown node, if its index is not its position, or if a finding is about
-    an unknown schedule."""
+    """Raises ValueError if a schedule has an unknown node or another index, or a finding has an unknown schedule."""
     for number, finding in enumerate(capture.findings):
         if finding.schedule is not None and not 0 <= finding.schedule < len(capture.schedules):
             raise ValueError(f"capture.findings.{number}.schedule: there is no schedule {finding.schedule}")
@@ -168,8 +162,7 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes to a temporary file next to `path` and renames it: a reader sees the old or the new file, never a part of
-    it. Raises StoreError."""
+    """Writes to a temporary file next to `path` and renames it: a reader sees no part of it. Raises StoreError."""
     if isinstance(content, str):
         content = content.encode()
     temporary: str | None = None

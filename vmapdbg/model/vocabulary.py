@@ -25,22 +25,10 @@ else:
 Mode = Literal["overlay", "observe"]
 Outcome = Literal["kept", "removed"]
 AddressSpace = Open[Literal["GLOBAL", "LOCAL", "REG"]]
-AxisType = Open[
-    Literal[
-        "LOOP",  # since 0.14 only a loop of a program; a loop of a schedule is WEAK
-        "REDUCE",
-        "OUTER",
-        "GLOBAL",
-        "WARP",
-        "LOCAL",
-        "GROUP_REDUCE",
-        "UPCAST",
-        "UNROLL",
-        "THREAD",
-        "WEAK",
-        "DEVICE",
-    ]
-]
+# since 0.14 LOOP is only a loop of a program, and WEAK a loop of a schedule
+_Loops = Literal["LOOP", "REDUCE", "OUTER"]
+_Optimized = Literal["GLOBAL", "WARP", "LOCAL", "GROUP_REDUCE", "UPCAST", "UNROLL", "THREAD"]
+AxisType = Open[Literal[_Loops, _Optimized, "WEAK", "DEVICE"]]
 LoopKind = Literal["loop", "thread", "launch"]
 Phase = Open[Literal["forward", "backward", "optimizer", "data"]]
 """The phase of a program: `data` makes values out of nothing (random numbers, constants, ranges)."""
@@ -59,6 +47,7 @@ RealizedReason = Open[Literal[_ByPass, _ByPatch, _WithoutOverlay]]
 _RefusedForMemory = Literal["local-too-large", "local-over-budget", "local-read-often"]
 _RefusedUntried = Literal["reduce-at-two-places", "not-settled", "not-tried", "codegen-fails"]
 _RefusedForCost = Literal["no-kernel-saved", "more-work", "fewer-threads", "slower", "no-faster", "more-memory"]
+_NoNumbers = Literal["no-rule", "folded", "same-index", "constant", "buffer-limit", "schedule-failed", "not-followed"]
 Rule = Open[
     Literal[
         # a node is realized
@@ -93,19 +82,12 @@ Rule = Open[
         "reduce-computed-again",  # numbers: reduces
         "cost-function",
         "few-buffers",  # numbers: buffers, limit
-        "no-rule",
-        "folded",
-        "same-index",
-        "constant",
-        "buffer-limit",
-        "schedule-failed",
-        "not-followed",
+        _NoNumbers,
     ]
 ]
 """The rule of a `Reason`, and its operands."""
 
-UnsplitRule = Open[Literal["gather"]]
-"""Why a reduce is not split; its operands are fields of `Unsplit`."""
+UnsplitRule = Open[Literal["gather"]]  # why a reduce is not split; its operands are fields of `Unsplit`
 
 # *** a diff
 
@@ -148,10 +130,8 @@ EdgeKind = Literal["data", "kept", "removed", "reference"]
 
 # *** a search
 
-OutcomeKind = Literal["values", "kernels", "findings", "crash"]
-"""How `bisect` compares outcomes."""
-MeasureKind = Literal["time", "ops", "bytes", "memory"]
-"""What `bisect --commits` measures."""
+OutcomeKind = Literal["values", "kernels", "findings", "crash"]  # how `bisect` compares outcomes
+MeasureKind = Literal["time", "ops", "bytes", "memory"]  # what `bisect --commits` measures
 TuneOutcome = Literal["unchanged", "helps", "no-better", "same-kernels", "other-values", "fails"]
 """What came of a run of `tune` with edits."""
 

@@ -17,9 +17,7 @@ def format_plural(count: int, noun: str, plural: str | None = None) -> str:
 
 def inflect(count: int, noun: str, plural: str | None = None) -> str:
     """Returns the noun for a count: `kernel` for 1, else `kernels` or `plural`."""
-    if count == 1:
-        return noun
-    return plural or noun + "s"
+    return noun if count == 1 else plural or noun + "s"
 
 
 def count_shown(shown: int, known: int, noun: str) -> str:
@@ -29,8 +27,7 @@ def count_shown(shown: int, known: int, noun: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of an error's message, "" if it has none. The words for an error that cannot be printed
-    are Python's."""
+    """Returns the first line of an error's message, "" if it has none; Python's words if it cannot be printed."""
     try:
         return next(iter(str(error).splitlines()), "")
     except Exception:
@@ -39,9 +36,7 @@ def first_line(error: BaseException) -> str:
 
 def format_known(form: str, value: object) -> str:
     """Returns `value` in a form such as ` at {}`; "" if the value is None or empty."""
-    if value is None or value == "":
-        return ""
-    return form.format(value)
+    return "" if value is None or value == "" else form.format(value)
 
 
 def cut_end(text: str, most: int) -> str:
@@ -80,6 +75,4 @@ def escape_unsafe(value: str, encoding: str = "utf-8") -> str:
     if value.isascii() and value.isprintable():
         return value
     value = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), value.expandtabs(4))
-    if encoding.startswith("utf"):
-        return value
-    return value.encode(encoding, "backslashreplace").decode(encoding)
+    return value if encoding.startswith("utf") else value.encode(encoding, "backslashreplace").decode(encoding)

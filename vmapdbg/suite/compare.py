@@ -80,8 +80,7 @@ class SuiteGroup:
     `count` is how often it was found. Each time `kernels_before` kernels became `kernels_after`; `form` has the first
     parts of their names (`r, E -> r`: a reduce and an elementwise kernel became one reduce). `causes` are realize
     points that are gone (`-REDUCE_AXIS: ending-ranges`) or new (`+`). `ratios` are the smallest and the largest ratio
-    of after to before, if any. `cost_before` and `cost_after` are sums.
-    """
+    of after to before, if any. `cost_before` and `cost_after` are sums."""
 
     kind: SuiteChangeKind
     kernels_before: int
@@ -117,8 +116,7 @@ class SuiteDiff:
     """Two saved runs compared.
 
     `groups` are the changes, the largest added cost first. `left_out` are tests that cannot be compared because of a
-    damaged file; `damaged` has a line for each such file.
-    """
+    damaged file; `damaged` has a line for each such file."""
 
     schema: Literal[1]
     kind: Literal["suite-diff"]
@@ -246,9 +244,7 @@ def find_changes(test: str, diff: ScheduleDiff, before: Capture, after: Capture)
         return
     changed = [item for item in diff.kernels if item.status != "unchanged"]
     for items in join_related(changed, diff.pair_nodes()):
-        kind, ratios = "regrouped", ()
-        if len(items) == 1:
-            kind, ratios = name_change(items[0])
+        kind, ratios = name_change(items[0]) if len(items) == 1 else ("regrouped", ())
         some, others = _list_kernels(items)
         lines = [line for kernel in others or some for line in kernel.lines]
         causes = find_causes(some, others, before.schedules[diff.before], after.schedules[diff.after])
@@ -342,11 +338,8 @@ def join_related(changes: Sequence[KernelChange], same: Mapping[int, int]) -> li
                 touched |= {("before", number) for number in _computing_kernels(item.after, back, other.before)}
         related = [group for group in groups if group[0] & touched]
         groups = [group for group in groups if group not in related]
-        items: list[KernelChange] = []
-        for kernels, joined in related:
-            touched |= kernels
-            items += joined
-        groups.append((touched, [*items, item]))
+        touched = touched.union(*(kernels for kernels, _ in related))
+        groups.append((touched, [*chain.from_iterable(items for _, items in related), item]))
     return [items for _, items in groups]
 
 
@@ -381,9 +374,8 @@ def name_change(item: KernelChange) -> tuple[SuiteChangeKind, tuple[float, ...]]
         one, other = getattr(before, name), getattr(after, name)
         if one != other:
             return more if one < other else fewer, _find_ratios(one, other)
-    if (before.global_size, before.local_size) != (after.global_size, after.local_size):
-        return "other-launch-dimensions", ()
-    return "other-source", ()
+    is_same = (before.global_size, before.local_size) == (after.global_size, after.local_size)
+    return "other-source" if is_same else "other-launch-dimensions", ()
 
 
 def _find_ratios(before: int, after: int) -> tuple[float, ...]:
@@ -402,9 +394,5 @@ def find_causes(left: Sequence[Kernel], right: Sequence[Kernel], before: Schedul
 
 def _describe_outputs(kernels: Sequence[Kernel], schedule: Schedule) -> Iterator[str]:
     index = index_of(schedule)
-    for kernel in kernels:
-        for node in map(index.node, kernel.outputs):
-            if node is not None and node.realized is not None:
-                yield f"{node.op}: {node.realized.detail or node.realized.reason}"
-            elif node is not None:
-                yield node.op
+    for node in filter(None, map(index.node, chain.from_iterable(kernel.outputs for kernel in kernels))):
+        yield node.op if node.realized is None else f"{node.op}: {node.realized.detail or node.realized.reason}"

@@ -24,13 +24,10 @@ from vmapdbg.model.capture import SCHEMA, Capture, Kernel, Node, Realized, Sched
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.store import StoreError, build_data, dump_compact, load_capture, write_atomically
 
-RUN_SCHEMA: Literal[3] = 3
-"""Version of the files of a saved run."""
+RUN_SCHEMA: Literal[3] = 3  # version of the files of a saved run
 RUN_FILE = "run.json"
-FAILED = "failed"
-"""A process creates a file of this name if it cannot save everything."""
-RUN_FOLDER = "run-"
-"""The beginning of the name of a run's folder."""
+FAILED = "failed"  # a process creates a file of this name if it cannot save everything
+RUN_FOLDER = "run-"  # the beginning of the name of a run's folder
 _MOST_SLUG = 60
 _NUMBER = re.compile(r"n\d+$")  # tinygrad numbers the kernels of a process that have the same name
 

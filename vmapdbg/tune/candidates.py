@@ -18,20 +18,17 @@ from vmapdbg.values.tolerance import ITEMSIZE, spell_dtype
 PATCHES = "--patches "
 # about how many instructions an op is on a CPU; others are one
 _WEIGHTS = {"SIN": 40, "EXP2": 20, "LOG2": 20, "THREEFRY": 100, "POW": 60, "SQRT": 5, "RECIPROCAL": 5, "FDIV": 5}
-_LEAST_GAIN = 0.01
-"""The share of the whole that an edit must promise."""
+_LEAST_GAIN = 0.01  # the share of the whole that an edit must promise
 _UNKNOWN_GAIN = 0.05
 """The promise of an edit whose effect nothing predicts: no store where there is one, switches, patches."""
-_LONG = 32
-"""A reduce that is a cumsum of fewer elements is left alone."""
+_LONG = 32  # a reduce that is a cumsum of fewer elements is left alone
 _SWITCHABLE = ("fuse-broadcast", "fusion-guard", "realize-reused", "whole-gathers")
 _SWITCHES = ("PCONTIG=2", "SPLIT_REDUCEOP=0")
 
 
 Candidate = tuple[float, tuple[Edit, ...]]
 """Edits that are tried together, and the share of the whole, 0 to 1, that they may save."""
-Place = tuple[str, str | None, bool]
-"""A line, the method of Tensor called there, and whether it is about the gradient."""
+Place = tuple[str, str | None, bool]  # a line, the method of Tensor called there, and whether it is about the gradient
 
 
 def list_candidates(capture: Capture, sources: Mapping[str, Source], by: str) -> list[Candidate]:

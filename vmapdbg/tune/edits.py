@@ -12,13 +12,8 @@ from itertools import accumulate
 
 STORE, COPY, STORE_GRADIENT = ".contiguous()", ".clone()", ".contiguous_backward()"
 # operators whose class has another name than the method of Tensor that Python calls
-_METHODS = dict(
-    zip(
-        ["mult", "matmult", "div", "usub", "lte", "gte", "noteq", "bitand", "bitor", "bitxor"],
-        ["mul", "matmul", "truediv", "neg", "le", "ge", "ne", "and", "or", "xor"],
-        strict=True,
-    )
-)
+_METHODS = {"mult": "mul", "matmult": "matmul", "div": "truediv", "usub": "neg", "lte": "le", "gte": "ge"}
+_METHODS |= {"noteq": "ne", "bitand": "and", "bitor": "or", "bitxor": "xor"}
 # their arguments are numbers, not Tensors
 _TAKES_NUMBERS = re.compile(
     "reshape|view|expand|permute|transpose|unsqueeze|flatten|repeat|chunk|split|shrink"
@@ -80,9 +75,8 @@ class Source:
             start, end = len(before) - 1, len(self.data) - len(after) + 1
         old = self.data[start:end].decode()
         is_simple = old.startswith("(") or isinstance(node, (ast.Call, ast.Subscript))
-        return self._edit(
-            f"{suffix} on {_shorten(old)}", node, start, end, f"{old if is_simple else f'({old})'}{suffix}"
-        )
+        new = f"{old if is_simple else f'({old})'}{suffix}"
+        return self._edit(f"{suffix} on {_shorten(old)}", node, start, end, new)
 
     def split_scan(self, node: ast.expr) -> Iterator[Edit]:
         """Yields the edit that computes `x.cumsum(axis)` in blocks of 16; it fails if the axis is no multiple of 16."""
@@ -116,8 +110,6 @@ class Source:
                     start = self.data.index(b".", start)
                     if node.end_lineno in lines:
                         yield self._edit(f"no .contiguous() on {_shorten(ast.unparse(value))}", node, start, end, "")
-                case _:
-                    pass
 
     def _edit(self, label: str, node: ast.expr, start: int, end: int, new: str) -> Edit:
         return Edit(self.file, start, end, f"{self.file}:{node.lineno}", label, self.data[start:end].decode(), new)
@@ -145,8 +137,6 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
             children = [value]
         case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if _TAKES_NUMBERS.fullmatch(name):
             children = [node.func]
-        case _:
-            pass
     for child in filter(None, children):
         yield from _walk(child)
 

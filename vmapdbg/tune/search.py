@@ -15,8 +15,7 @@ from vmapdbg.tune.candidates import Candidate
 from vmapdbg.tune.edits import COPY, STORE, Edit
 
 Edits = tuple[Edit, ...]
-LEAST_SAVED = 0.03
-"""The share that an edit must save, beyond the noise."""
+LEAST_SAVED = 0.03  # the share that an edit must save, beyond the noise
 _NEAR = 2.0
 _ROUNDING = 6400
 """A program amplifies roundings: an element may differ by so many absolute tolerances, each a hundredth of the relative

@@ -31,12 +31,9 @@ from vmapdbg.model.failure import EXIT_CHILD, Failure
 from vmapdbg.model.store import load_capture
 from vmapdbg.model.wording import split_place
 
-_POLL = 0.2
-"""Seconds between two looks at the progress of a child."""
-_LONGEST_REPORT = 60.0
-"""Seconds that the shadow of a dead child has for its report."""
-_MOST_SOURCE = 400_000
-"""A capture does not have the text of a file with more bytes."""
+_POLL = 0.2  # seconds between two looks at the progress of a child
+_LONGEST_REPORT = 60.0  # seconds that the shadow of a dead child has for its report
+_MOST_SOURCE = 400_000  # a capture does not have the text of a file with more bytes
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "VECLIB_MAXIMUM_THREADS": "1"}
 """For numpy while a program runs: with small matrices on busy cores, threads wait longer than they multiply."""
 

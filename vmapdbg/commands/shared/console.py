@@ -17,8 +17,7 @@ from vmapdbg.model.failure import EXIT_CHILD, EXIT_SNIPPET
 from vmapdbg.model.store import dump_document
 from vmapdbg.model.wording import escape_unsafe
 
-_WIDTH = "vmapdbg.width"
-"""The value of --width, in the `meta` of the context."""
+_WIDTH = "vmapdbg.width"  # the value of --width, in the `meta` of the context
 _NARROWEST = 20
 
 # *** messages
@@ -29,8 +28,7 @@ def say(message: str) -> None:
     click.echo(f"vmapdbg: {escape_unsafe(message)}", err=True)
 
 
-say_once = functools.cache(say)
-"""Prints a line on stderr the first time it is called with that line."""
+say_once = functools.cache(say)  # prints a line on stderr the first time it is called with that line
 
 
 def report_no_schedule(capture: Capture) -> None:
@@ -51,9 +49,8 @@ def report_untimed(*captures: Capture) -> None:
     """Says that --time measured nothing, unless a snippet failed: then stderr has its traceback already."""
     kernels = [kernel for capture in captures for kernel in capture.kernels]
     failed = any(capture.error is not None for capture in captures)
-    if failed or not kernels or any(kernel.measured is not None for kernel in kernels):
-        return
-    say(f"no kernel was timed: what ran is not the source for {captures[-1].target} that is shown")
+    if not failed and kernels and all(kernel.measured is None for kernel in kernels):
+        say(f"no kernel was timed: what ran is not the source for {captures[-1].target} that is shown")
 
 
 def report_unrendered(capture: Capture) -> None:
@@ -75,12 +72,11 @@ _HUNG = frozenset({DIED, "EndlessRewrite"})
 
 def end_after(capture: Capture, names_status: bool = True) -> None:
     """Ends the command with its exit code if the snippet failed. With `names_status`, says the snippet's own status."""
-    if names_status and capture.error is not None and capture.error.type == "SystemExit":
-        say(f"{capture.snippet} exited with status {capture.error.message}")
     if capture.error is None:
         report_unrendered(capture)
-    status = exit_code_of(capture)
-    if status:
+    elif names_status and capture.error.type == "SystemExit":
+        say(f"{capture.snippet} exited with status {capture.error.message}")
+    if status := exit_code_of(capture):
         sys.exit(status)
 
 
@@ -88,10 +84,8 @@ def exit_code_of(capture: Capture) -> int:
     """Returns the exit code of a snippet's failure, 0 if it did not fail."""
     if capture.error is not None:
         return EXIT_CHILD if capture.error.type in _HUNG else EXIT_SNIPPET
-    if any(kernel.failed is not None for kernel in capture.kernels):
-        # the snippet did not need this kernel, so the failure of its code generation is the only one
-        return EXIT_CHILD
-    return 0
+    # the snippet did not need this kernel, so the failure of its code generation is the only one
+    return EXIT_CHILD if any(kernel.failed is not None for kernel in capture.kernels) else 0
 
 
 # *** results
@@ -155,8 +149,7 @@ def make_console(stderr: bool = False) -> Any:
 
 # *** progress
 
-Progress = Callable[[str], object]
-"""Gets a line about the progress of the work."""
+Progress = Callable[[str], object]  # gets a line about the progress of the work
 
 
 def drop_progress(line: str) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from vmapdbg.diff.result import ScheduleDiff
     from vmapdbg.page.view import View
 
-_ARGUMENTS = "vmapdbg.arguments"
-"""The words after `--`, in the `meta` of the context."""
+_ARGUMENTS = "vmapdbg.arguments"  # the words after `--`, in the `meta` of the context
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator = Callable[[Any], Any]
@@ -90,26 +90,21 @@ def _read_seconds(text: str) -> float:
 PATCHES = TextType("SPEC", parse_patches)
 NODE = TextType("node", _read_node)
 """A node: its number, alone or after its schedule's (`55/36`). The value is a pair, with None for no schedule."""
-SCHEDULE = TextType("N|all", _read_schedule)
-"""The number of a schedule, or `all`."""
-SECONDS = TextType("SECONDS", _read_seconds)
-"""A number of seconds over 0."""
+SCHEDULE = TextType("N|all", _read_schedule)  # the number of a schedule, or `all`
+SECONDS = TextType("SECONDS", _read_seconds)  # a number of seconds over 0
 
 
 # *** options that several commands have
 
 snippet = click.argument("snippet", required=False, type=FILE)
-times = click.option(
-    "--time", "times", is_flag=True, default=None, help="Also run what stays lazy, and time every launch."
-)
-memory = click.option(
-    "--memory", is_flag=True, default=None, help="Watch the memory: its peak, and what it is made of."
-)
-strict = click.option("--strict", is_flag=True, help="Exit with 1 if anything that happened is left over.")
+flag = partial(click.option, is_flag=True)
+times = flag("--time", "times", default=None, help="Also run what stays lazy, and time every launch.")
+memory = flag("--memory", default=None, help="Watch the memory: its peak, and what it is made of.")
+strict = flag("--strict", help="Exit with 1 if anything that happened is left over.")
 
 
 def json(help_text: str) -> Decorator:
-    return click.option("--json", "as_json", is_flag=True, help=help_text)
+    return flag("--json", "as_json", help=help_text)
 
 
 def baseline(help_text: str, **more: Any) -> Decorator:
@@ -132,19 +127,10 @@ def target(help_text: str) -> Decorator:
 
 def tinygrad(command: F) -> F:
     """Gives a command the options --tinygrad and --python."""
-    tree = click.option(
-        "--tinygrad",
-        "tree",
-        metavar="VERSION|PATH|PATH@REV",
-        type=FILE,
-        help="Use this tinygrad: a release, a checkout, or a commit.  [default: what Python imports here]",
-    )
-    python = click.option(
-        "--python",
-        metavar="PATH",
-        type=FILE,
-        help="Run the snippet with this interpreter. It needs tinygrad, but not vmapdbg.",
-    )
+    about_tree = "Use this tinygrad: a release, a checkout, or a commit.  [default: what Python imports here]"
+    about_python = "Run the snippet with this interpreter. It needs tinygrad, but not vmapdbg."
+    tree = click.option("--tinygrad", "tree", metavar="VERSION|PATH|PATH@REV", type=FILE, help=about_tree)
+    python = click.option("--python", metavar="PATH", type=FILE, help=about_python)
     return tree(python(command))
 
 
@@ -160,10 +146,8 @@ class JobOptions:
     timeout: float | None = None
     tree: str | None = None
     python: str | None = None
-    code: str | None = None
-    """Python code in place of a snippet."""
-    arguments: tuple[str, ...] | None = None
-    """The arguments for the snippet."""
+    code: str | None = None  # Python code in place of a snippet
+    arguments: tuple[str, ...] | None = None  # the arguments for the snippet
     times: bool | None = None
     memory: bool | None = None
 
@@ -249,9 +233,7 @@ def of_part(command: F) -> F:
     number = click.option("--schedule", type=SCHEDULE, help="Print only this schedule, or all of them.")
     kernel = click.option("--kernel", metavar="NAME|N", help="Print only this kernel.")
     line = click.option("--line", metavar="FILE:N", help="Print only what this line of the snippet made.")
-    whole = click.option(
-        "--all", "show_all", is_flag=True, help="Print all: every node, and what is the same in a diff."
-    )
+    whole = flag("--all", "show_all", help="Print all: every node, and what is the same in a diff.")
     return number(kernel(line(whole(command))))
 
 

@@ -18,7 +18,7 @@ from vmapdbg.install.patches import PatchError, parse_patches
 from vmapdbg.install.trees import TreeError, parse_name
 from vmapdbg.model.capture import Capture, Kernel, Measured
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import find_times
+from vmapdbg.model.schedule_index import change_kernels, find_times
 from vmapdbg.model.store import load_capture
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 # what compares two captures and prints the result; the last one imports numpy
 _IMPORTS = ("vmapdbg.diff", "vmapdbg.page.text.run", "vmapdbg.values.numbers")
-_TIMED_RUNS = 3
-"""How often a job is run to time it: the ratio of two single launches of a kernel is mostly noise."""
+_TIMED_RUNS = 3  # how often a job is run to time it: the ratio of two single launches of a kernel is mostly noise
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,6 @@ def run_in_turns(jobs: Sequence[Job], turns: int, progress: Progress, most: int 
 
 def _join_runs(runs: Sequence[Run]) -> Run:
     """Returns the first run, its kernels with the times of all runs."""
-    first = runs[0]
     times = [find_times(run.capture.kernels) for run in runs]
 
     def join_times(kernel: Kernel) -> Kernel:
@@ -183,5 +181,4 @@ def _join_runs(runs: Sequence[Run]) -> Run:
         least, most = min(one.least for one in measured), max(one.most for one in measured)
         return replace(kernel, measured=Measured(measured[0].launches, median, least, most, len(measured)))
 
-    schedules = [replace(one, kernels=tuple(map(join_times, one.kernels))) for one in first.capture.schedules]
-    return replace(first, capture=replace(first.capture, schedules=tuple(schedules)))
+    return replace(runs[0], capture=change_kernels(runs[0].capture, join_times))
