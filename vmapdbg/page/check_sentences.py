@@ -450,9 +450,7 @@ def _describe_swapped(pattern: result.Pattern) -> str:
 
 def _describe_slices(pattern: result.Pattern) -> str:
     assert pattern.size is not None
-    slices = f"slices {pattern.first} to {pattern.last}"
-    if pattern.first == pattern.last:
-        slices = f"slice {pattern.first}"
+    slices = f"slice {pattern.first}" if pattern.first == pattern.last else f"slices {pattern.first} to {pattern.last}"
     if pattern.first == pattern.size - 1:
         slices += " (the last)"
     filled = format_known(", where it is {}", pattern.filled and _name_filling(pattern))

@@ -108,9 +108,7 @@ def format_shape(shape: Sequence[int | str] | None) -> str:
     """Returns a shape as Python writes a tuple, nothing for a node without a shape."""
     if shape is None:
         return ""
-    if len(shape) == 1:
-        return f"({shape[0]},)"
-    return f"({', '.join(map(str, shape))})"
+    return f"({shape[0]},)" if len(shape) == 1 else f"({', '.join(map(str, shape))})"
 
 
 def format_dims(dims: Sequence[int | str] | None) -> str:

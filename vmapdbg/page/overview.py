@@ -71,9 +71,7 @@ class Cost:
     @property
     def backward(self) -> float:
         """The share of gradients: in the time, or in the ops if nothing was timed."""
-        if self.seconds:
-            return self.backward_seconds / self.seconds
-        return self.backward_ops / max(self.ops, 1)
+        return self.backward_seconds / self.seconds if self.seconds else self.backward_ops / max(self.ops, 1)
 
     @property
     def repeats(self) -> int:

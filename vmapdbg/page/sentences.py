@@ -52,9 +52,7 @@ def say_reason(reason: Reason, names: Names) -> str:
     except (LookupError, ValueError):
         # a file that vmapdbg did not write: the rule does not have its operands
         sentence = _say_unknown(reason, names)
-    if reason.at is None or reason.rule == "decided-at":
-        return sentence
-    return f"{sentence} ({_say_place(reason.at)})"
+    return sentence if reason.at is None or reason.rule == "decided-at" else f"{sentence} ({_say_place(reason.at)})"
 
 
 def say_all(reasons: Iterable[Reason], names: Names) -> str:

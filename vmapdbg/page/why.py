@@ -225,9 +225,7 @@ def _say_why_not_fused(index: ScheduleIndex, node_id: int) -> str:
     node, made = index.nodes[node_id], index.bufferizes.get(node_id)
     # an output is kept because it is an output: one sentence is enough
     detail = "" if node.realized is None else node.realized.detail
-    if made is None or made.reason in ("", detail):
-        return _say_rule(node)
-    return f"{_say_rule(node)}; {made.reason}"
+    return _say_rule(node) if made is None or made.reason in ("", detail) else f"{_say_rule(node)}; {made.reason}"
 
 
 def explain_boundaries(schedule: Schedule) -> Iterator[Explanation]:

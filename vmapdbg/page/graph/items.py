@@ -51,9 +51,7 @@ class DrawnSchedule:
     def buffers_of(self, node: Node, mark: Mark) -> tuple[BufferMark, ...]:
         """Returns the BUFFERIZE of a node to draw, nothing if it has none."""
         bufferize = self.index.bufferizes.get(node.id)
-        if bufferize is None:
-            return ()
-        return (BufferMark(bufferize, self.index.find_lost(bufferize), mark),)
+        return () if bufferize is None else (BufferMark(bufferize, self.index.find_lost(bufferize), mark),)
 
 
 @dataclass(frozen=True)
@@ -377,9 +375,7 @@ def _is_simple(op: str) -> bool:
 def _is_joinable(item: Item, detail: int) -> bool:
     if detail >= 2:
         return item.node.op not in _BORDERS | {"BUFFER"} and bool(item.src)
-    if detail == 1:
-        return _is_simple(item.node.op)
-    return item.node.op in MOVEMENT or item.node.op == "CAST"
+    return _is_simple(item.node.op) if detail == 1 else item.node.op in MOVEMENT or item.node.op == "CAST"
 
 
 def _kind_of(group: Group, index: set[str]) -> str:
@@ -391,6 +387,4 @@ def _kind_of(group: Group, index: set[str]) -> str:
     if not group.last.node.src or op == "BUFFER":
         return "input"
     ops = {item.node.op for item in group.items}
-    if ops <= MOVEMENT:
-        return "view"
-    return "reduce" if ops & REDUCE else "op"
+    return "view" if ops <= MOVEMENT else "reduce" if ops & REDUCE else "op"

@@ -191,9 +191,7 @@ class Drawing:
                 left -= time.monotonic() - begun
                 continue
             self.notes += notes
-            if kind == "svg":
-                return style_svg(picture.decode("utf-8"), graph).encode("utf-8")
-            return picture
+            return style_svg(picture.decode("utf-8"), graph).encode("utf-8") if kind == "svg" else picture
         raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
 
     def _list_attempts(self) -> Iterator[tuple[Graph, int, float, str]]:
@@ -228,9 +226,7 @@ class Drawing:
     def list_levels(self) -> tuple[int, ...]:
         """Returns the levels of folding to try: the asked level, or all."""
         levels = range(self.stage.levels)
-        if self.fold is not None:
-            return (min(self.fold, levels[-1]),)
-        return tuple(levels)
+        return tuple(levels) if self.fold is None else (min(self.fold, levels[-1]),)
 
     def list_notes(self, graph: Graph, level: int) -> Iterator[str]:
         """Yields notes on what is folded or left out, and how to draw it."""

@@ -78,9 +78,7 @@ class Explainer:
 
     def name(self, side: str, key: NodeKey) -> str:
         """Returns the name of a node in the page: `0:48`, or `b0:48` if only before has it."""
-        if side == "after":
-            return name_node(key)
-        return self._names.get(key, f"b{name_node(key)}")
+        return name_node(key) if side == "after" else self._names.get(key, f"b{name_node(key)}")
 
     def add(self, side: str, key: NodeKey, numbers: Iterable[int] = ()) -> None:
         """Has the page explain a node, if the schedule has it. `numbers` are rows of kernels that compute it."""

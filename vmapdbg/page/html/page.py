@@ -77,9 +77,7 @@ def render_report(
 
 def _clean(value: Any) -> Any:
     """Escapes what a document cannot hold, and what would turn a line around."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return clean_text(value)
-    return value
+    return clean_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 _FILTERS: dict[str, Callable[..., str]] = {
@@ -146,9 +144,7 @@ class Report:
     def node_of(self, finding: Finding) -> str:
         """The name of a finding's node, nothing if the page does not explain it."""
         name = f"{finding.schedule}:{finding.node}"
-        if self.is_pair or name not in self.explainer.nodes:
-            return ""
-        return name
+        return "" if self.is_pair or name not in self.explainer.nodes else name
 
     def list_errors(self) -> list[tuple[str, Any]]:
         """The errors that ended a run, with the name of its side."""

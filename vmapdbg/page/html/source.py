@@ -210,6 +210,4 @@ def split_code(text: str | None, language: str | None, plain: Collection[str] = 
             if piece:
                 lines[-1].append((style, piece))
     # a lexer may change the text: then show it without colours
-    if ["".join(part for _, part in line) for line in lines] != written:
-        return plainly
-    return [*lines]
+    return plainly if ["".join(part for _, part in line) for line in lines] != written else [*lines]

@@ -182,9 +182,7 @@ def _print_output(page: Page, capture: Capture, check: ScheduleCheck, output: Ou
 
 
 def _count_wrong(found: Comparison) -> str:
-    if found.total == 1:
-        return "wrong"
-    return f"{found.wrong:,} of {found.total:,} elements wrong"
+    return "wrong" if found.total == 1 else f"{found.wrong:,} of {found.total:,} elements wrong"
 
 
 def _describe_first(found: Comparison) -> str:

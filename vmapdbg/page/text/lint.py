@@ -56,8 +56,7 @@ def print_explanation(code: str, title: str, severity: str, explanation: str, co
     page.width = min(page.width, 100)
     page.add((code, "bold"), f"  {title} ({severity})", hang=0)
     for paragraph in explanation.strip().split("\n\n"):
-        page.add()
-        page.add(" ".join(paragraph.split()), hang=0)
+        page.add(" ".join(paragraph.split()), hang=0, gap=True)
     page.print()
 
 

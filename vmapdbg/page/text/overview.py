@@ -67,8 +67,7 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
         printer.add_lines()
     printer.add_rules(_MOST_RULES if view.is_pair else _MOST_REASONS)
     printer.add_findings()
-    page.add()
-    page.add((hidden, "dim"))
+    page.add((hidden, "dim"), gap=True)
 
 
 def add_part(view: View, page: Page, asked: str) -> None:

@@ -134,8 +134,7 @@ def print_part(view: View, console: Console, asked: str, hidden: str) -> None:
         if cut := page.lines[start + room :]:
             del page.lines[start + room :]
             page.add((f"... {format_plural(len(cut), 'line')} more: --only source", "dim"))
-    page.add()
-    page.add((hidden, "dim"))
+    page.add((hidden, "dim"), gap=True)
     page.print()
 
 
@@ -205,8 +204,8 @@ def _add_headline(page: Page, capture: Capture) -> None:
     total, first = sum_kernels(capture), rows[0]
     share, place = format_share(first.after.ops, total.ops), page.places.format_first(list(first.lines), 1)
     most = f"; {share} of the ops in {first.kernel.name}{format_known(', {}', place)}" * (len(rows) > 1 and share != "")
-    page.add()
-    page.add((f"{round_count(total.ops)} ops executed, {format_bytes(total.bytes)} moved{most}", "bold"))
+    work = f"{round_count(total.ops)} ops executed, {format_bytes(total.bytes)} moved"
+    page.add((work + most, "bold"), gap=True)
 
 
 def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]:
@@ -398,8 +397,7 @@ def _print_errors(page: Page, diff: CaptureDiff) -> None:
         if error is None:
             continue
         what = "died" if error.type == DIED else f"raised {error.type}"
-        page.add()
-        page.add((f"!! {name} {what}{page.places.format(error.line, ' at {}')}", ALERT), hang=3)
+        page.add((f"!! {name} {what}{page.places.format(error.line, ' at {}')}", ALERT), hang=3, gap=True)
         page.add_each(error.message.splitlines(), indent=3)
 
 

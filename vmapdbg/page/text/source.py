@@ -39,8 +39,7 @@ def print_source(view: ScheduleView) -> None:
         side = (item.after or item.before)[0]
         if not view.is_pair and side.kernel.failed is not None:
             # why tinygrad makes no program of the kernel
-            page.add()
-            page.add((f"#{side.number} has no program: {describe_error(side.kernel.failed)}", ALERT))
+            page.add((f"#{side.number} has no program: {describe_error(side.kernel.failed)}", ALERT), gap=True)
             page.add_each(describe_crash(side.kernel.failed.crash), indent=2)
             continue
         sources = _join_sources(item.before), _join_sources(item.after)

@@ -317,6 +317,4 @@ def _describe_difference(page: Page, item: ValueDiff) -> Iterator[Piece]:
 
 
 def _format_value(value: float | str | None) -> str:
-    if value is None:
-        return "none"
-    return value if isinstance(value, str) else f"{value:.7g}"
+    return "none" if value is None else value if isinstance(value, str) else f"{value:.7g}"

@@ -124,8 +124,7 @@ def _print_schedule(page: Page, index: ScheduleIndex, path: SchedulePath) -> Non
             after = f" after each pass but {unknown.total()} that could not be evaluated ({reason})"
         page.add(*head, f"  {format_plural(len(path.outputs), 'output')} right{after}")
     else:
-        page.add()
-        page.add(*head)
+        page.add(*head, gap=True)
         for output in path.outputs:
             _print_output(page, index, output)
 
