@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite, UnwrittenRead
+from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite
 from vmapdbg.model.capture import Capture, Decision, Node, Realized, Reason, Schedule, SnippetError, Unsplit
 from vmapdbg.model.crash import Crash, RewriteStep, SharedLoop
 from vmapdbg.model.schedule_index import index_of
@@ -369,15 +369,6 @@ def describe_expected(expected: ExpectedOutput) -> str:
     more = ", ..." if math.prod(expected.shape) > len(expected.first) else ""
     shape = format_known(" {}", format_shape(expected.shape))
     return f"output {expected.number}{shape} {expected.dtype} should be {first or 'empty'}{more}"
-
-
-def describe_unwritten(read: UnwrittenRead) -> str:
-    """Returns `it reads a buffer of 6 float that no kernel wrote: ...`."""
-    made = format_known(" at {}", read.line)
-    return (
-        f"it reads a buffer of {read.size:,} {read.dtype} that no kernel wrote: TinyJit captured the schedule{made} "
-        "that makes it, and its kernels write to other memory"
-    )
 
 
 def describe_left_out(left: LostWrite | CutGradient) -> str:
