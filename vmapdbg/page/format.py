@@ -259,16 +259,11 @@ class Places:
 
 def list_places(capture: Capture) -> list[str]:
     """Returns every line of the user that a capture names, each once."""
-    return [place for place in dict.fromkeys(_collect_places(capture)) if place is not None]
-
-
-def _collect_places(capture: Capture) -> Iterator[str | None]:
-    yield from (finding.line for finding in capture.findings)
-    yield capture.error and capture.error.line
+    places = [*(finding.line for finding in capture.findings), capture.error and capture.error.line]
     for schedule in capture.schedules:
-        yield schedule.line
-        yield from (node.line for node in schedule.nodes)
-        yield from (line for kernel in schedule.kernels for line in kernel.lines)
+        places += (schedule.line, *(node.line for node in schedule.nodes))
+        places += (line for kernel in schedule.kernels for line in kernel.lines)
+    return [place for place in dict.fromkeys(places) if place is not None]
 
 
 def _shorten(file: str, files: set[str]) -> str:

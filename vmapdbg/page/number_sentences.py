@@ -91,7 +91,6 @@ def _advise_digits(found: NumberFault) -> str:
 
 def list_new_numbers(report: CheckReport, check: ScheduleCheck) -> list[NumberFault]:
     """Returns the faults of a schedule's numbers that no earlier schedule has; only the first of all may be no op's."""
-
     if not check.numbers:
         return []
     before = list(itertools.takewhile(lambda one: one is not check, report.schedules))

@@ -136,11 +136,9 @@ def _say_ending(reason: Reason, names: Names) -> str:
     ended: dict[int, list[str]] = {}
     for node, name in zip(reason.nodes, reason.ranges, strict=True):
         ended.setdefault(node, []).append(names.range(name))
-    parts: list[str] = []
-    for node, ranges in list(ended.items())[:MOST_NAMED]:
-        verb = "ends" if len(ranges) == 1 else "end"
-        parts.append(f"{', '.join(ranges)} {verb} at {names.label(node)}")
-    return "; ".join(parts)
+    first = list(ended.items())[:MOST_NAMED]
+    said = (f"{', '.join(each)} {inflect(len(each), 'ends', 'end')} at {names.label(node)}" for node, each in first)
+    return "; ".join(said)
 
 
 def _say_few_buffers(reason: Reason, names: Names) -> str:

@@ -15,9 +15,7 @@ from vmapdbg.model.schedule_index import ScheduleIndex, count_elements, group_eq
 from vmapdbg.model.wording import format_known, format_plural, join_counted, join_first
 from vmapdbg.page.format import format_bytes, format_count, format_shape, star_ambient
 
-_MOST_READERS = 8
-_MOST_KERNELS = 4
-_MOST_NAMES = 3
+_MOST_READERS, _MOST_KERNELS, _MOST_NAMES = 8, 4, 3
 
 
 class UnknownSubject(Failure):

@@ -38,11 +38,8 @@ class DrawnSchedule:
     """A schedule to draw, with its capture and its indexes."""
 
     def __init__(self, capture: Capture, schedule: Schedule) -> None:
-        self.capture = capture
-        self.schedule = schedule
-        self.index = index_of(schedule)
-        self.places = Places.of(capture)
-        self.findings = Findings(capture.findings)
+        self.capture, self.schedule, self.index = capture, schedule, index_of(schedule)
+        self.places, self.findings = Places.of(capture), Findings(capture.findings)
 
     def list_nodes(self, ids: Iterable[int]) -> list[Node]:
         """Returns the nodes with these ids that the schedule has."""
@@ -151,10 +148,7 @@ class Item:
     @property
     def changed(self) -> bool:
         """Whether the sides decided differently about it."""
-        if any(buffer.mark != COMMON for buffer in self.buffers):
-            return True
-        before, after = self.decisions
-        return before != after
+        return any(buffer.mark != COMMON for buffer in self.buffers) or self.decisions[0] != self.decisions[1]
 
     @property
     def is_realized(self) -> bool:
@@ -332,15 +326,12 @@ class Folding:
         if not _is_joinable(item, detail) or len({self.of[reader.key] for reader in readers}) != 1:
             return None
         first = readers[0]
-        if self.of[first.key] is None or first.key in self._index:
-            return None
         same = all(reader.path == item.path and reader.mark == item.mark for reader in readers)
-        if not same or not all(_is_joinable(reader, detail) for reader in readers):
+        if self.of[first.key] is None or first.key in self._index or not same:
             return None
         # at detail 0 a chain has movement ops only, or casts only
-        if detail == 0 and (item.node.op == "CAST") != (first.node.op == "CAST"):
-            return None
-        return first
+        mixes = detail == 0 and (item.node.op == "CAST") != (first.node.op == "CAST")
+        return None if mixes or not all(_is_joinable(reader, detail) for reader in readers) else first
 
     def _list_groups(self) -> list[Group]:
         groups: dict[str, Group] = {}
@@ -361,9 +352,7 @@ class Folding:
 
 def _is_free(item: Item, detail: int = 0) -> bool:
     """Whether an item may be folded: it has no buffer (at detail 2: no kept buffer) and no change to show."""
-    if item.changed or (item.mark != COMMON and item.buffers):
-        return False
-    if item.node.realized is not None and not item.buffers:
+    if item.changed or (item.mark != COMMON if item.buffers else item.node.realized is not None):
         return False
     return not any(buffer.kept or detail < 2 for buffer in item.buffers)
 

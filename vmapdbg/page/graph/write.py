@@ -58,10 +58,8 @@ def write_graph(
         level = drawing.list_levels()[0]
         graph = drawing.build(level)
         notes += drawing.list_notes(graph, level)
-        if kind == "dot":
-            write_output(target, write_dot(graph))
-        else:
-            write_output(target, dump_document(replace(graph, notes=tuple(notes))))
+        text = write_dot(graph) if kind == "dot" else dump_document(replace(graph, notes=tuple(notes)))
+        write_output(target, text)
     return notes
 
 

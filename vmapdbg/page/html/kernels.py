@@ -130,8 +130,7 @@ class _Sources:
     """Adds sources to rows as long as the page does not become too large."""
 
     def __init__(self, view: View, name_node: Callable[[str, NodeKey], str]) -> None:
-        self.command = "diff" if view.is_pair else "show"
-        self.name_node = name_node
+        self.command, self.name_node = "diff" if view.is_pair else "show", name_node
         self.left = _MOST_SOURCE
         self.findings = {"before": Findings(view.before.findings), "after": Findings(view.after.findings)}
 

@@ -20,8 +20,8 @@ from vmapdbg.page.number_sentences import describe_gradient, describe_numbers, l
 from vmapdbg.page.sentences import describe_crash, describe_error, describe_expected, describe_left_out
 from vmapdbg.page.text.layout import ALERT, Page
 
-_MOST_TESTS = 3
-_MOST_REASONS = 12
+_MOST_OUTPUTS, _MOST_SKIPPED, _MOST_NODES = 3, 3, 6
+_MOST_TESTS, _MOST_REASONS = 3, 12
 TITLES = {
     findings.OVERWRITTEN: "overwritten input",
     findings.LIVE_CHANGED: "overwritten tensor",
@@ -35,9 +35,6 @@ TITLES = {
     findings.NUMBERS["lost-digits"]: "lost digits",
     findings.NUMBERS["unwritten"]: "read but never written",
 }
-_MOST_OUTPUTS = 3
-_MOST_SKIPPED = 3
-_MOST_NODES = 6
 _NUMBERS = {
     "not-finite": "with NaN or infinity",
     "lost-digits": "with lost digits",
@@ -69,10 +66,11 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     failed = sum(check.failed is not None for check in report.schedules)
     lost = sum(len(check.lost) for check in report.schedules)
     wrong_gradients = sum(len(call.wrong) for check in report.schedules for call in check.gradients)
+    bad = any(one.is_finding for check in report.schedules for one in check.numbers)
     verdict = claim(CHECKED, account, say_ended(capture))
     if wrong:
         verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
-    elif wrong_gradients or any(one.lost or one.cut or one.unwritten or _makes_bad(one) for one in report.schedules):
+    elif wrong_gradients or bad or any(one.lost or one.cut or one.unwritten for one in report.schedules):
         verdict = claim(CHECKED._replace(good=CHECKED.partly), account, say_ended(capture))[0], OPEN
     faults = [(lost, "write", "lost"), (wrong_gradients, "gradient", "wrong")]
     for kind, about in _NUMBERS.items():
@@ -91,10 +89,6 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     if excused:
         counts = [f"{excused.count(status)} {word}" for status, word in _EXCUSED.items() if status in excused]
         page.add((f"{len(excused)} not equal to the bit: {', '.join(counts)}", "dim"), indent=2)
-
-
-def _makes_bad(check: ScheduleCheck) -> bool:
-    return any(one.is_finding for one in check.numbers)
 
 
 def _print_graph_error(page: Page, capture: Capture) -> None:

@@ -82,10 +82,7 @@ def _list_sources(view: ScheduleView, shown: Sequence[Node]) -> dict[int, set[in
     for node in sorted(view.schedule.nodes, key=lambda node: node.id):
         found = reached.setdefault(node.id, set())
         for src in node.src:
-            if src in rows:
-                found.add(src)
-            else:
-                found |= reached.get(src, set())
+            found |= {src} if src in rows else reached.get(src, set())
     return reached
 
 

@@ -29,16 +29,10 @@ from vmapdbg.page.text.memory import add_memory_line
 from vmapdbg.page.text.view import MARKS, count_distinct, describe_totals, format_output
 from vmapdbg.page.view import View
 
-_MOST_ROWS = 10
-_MOST_RULES = 8
-_MOST_PROGRAMS = 5  # of one run, which fills a page
-_MOST_REASONS = 4
-_MOST_SHARES = 8
-_MOST_OF_PART = 7
-_MOST_PLACES = 3
-_MOST_NAMES = 4
-_MOST_OUTPUTS = 3
-_MOST_FUNCTIONS = 24
+_MOST_ROWS, _MOST_PROGRAMS = 10, 5  # kernels of two runs, and of one run, which fills a page
+_MOST_RULES, _MOST_REASONS = 8, 4  # so with what asks for buffers
+_MOST_SHARES, _MOST_OF_PART, _MOST_FUNCTIONS = 8, 7, 24
+_MOST_PLACES, _MOST_NAMES, _MOST_OUTPUTS = 3, 4, 3
 _LEAST_SHARE = 0.01
 _PARTS = {
     "importing": "importing tinygrad",
