@@ -201,8 +201,7 @@ def bracket_pattern(found: result.Comparison) -> str:
 
 
 def explain_output(index: ScheduleIndex, check: result.ScheduleCheck, output: result.OutputCheck) -> list[Sentence]:
-    """Returns what is known about a wrong output alone: the kernel that changed memory, when a value was read, or that
-    the graph of an item assignment is wrong although it was computed correctly."""
+    """Returns what is known of a wrong output alone: who changed memory, when it was read, or a wrong graph."""
     if output.of == "unchosen":
         if any(one.of == "assigned" and one.number == output.number for one in check.wrong):
             return []
@@ -403,8 +402,7 @@ def find_failed_node(check: result.ScheduleCheck, kernel: Kernel | None) -> int 
 def _make_wrong(
     capture: Capture, check: result.ScheduleCheck, output: result.OutputCheck, repeated: Sequence[str]
 ) -> Finding:
-    """Returns the finding of a wrong output, at the node that changed memory or is wrong first. `repeated`: in which
-    replays it is wrong, too."""
+    """Returns the finding of a wrong output, at the node at fault. `repeated`: in which replays it is wrong, too."""
     index, code = index_of(capture.schedules[check.schedule]), findings.name_wrong(check, output)
     sentences = [f"{name_output(output)} of {name_check(check)}: {describe_wrong(output.comparison)}", *repeated]
     sentences += [one.text for one in explain_output(index, check, output)]

@@ -1,5 +1,4 @@
-"""Sentences about ops and memory that make numbers go wrong: for the text of `check`, and for the messages of its
-findings."""
+"""Sentences about ops and memory that make numbers go wrong, for the text of `check` and for its findings."""
 
 from __future__ import annotations
 

@@ -268,8 +268,7 @@ than the run. It has the phase (forward, backward, ...) of its main node."""
 
 
 def count_costs(view: View, by: By) -> list[CostRow]:
-    """Returns lines, methods or phases with kernels or buffers, most work first; of two runs those that changed, the
-    largest change first."""
+    """Returns lines, methods or phases, most work first; of two runs those that changed, the largest change first."""
     rows = pair_costs(view, by)
     if view.is_pair:
         return sorted((row for row in rows if row.is_changed), key=lambda row: (*_rank_change(row), row.name))

@@ -206,10 +206,8 @@ def describe_work(kernel: Kernel) -> tuple[list[str], list[str]]:
     if kernel.redundancy:
         ops.append(f"redundancy {kernel.redundancy:.1f}x")
     launch = [format_plural(kernel.threads, "thread")]
-    if kernel.local_bytes:
-        launch.append(f"{format_bytes(kernel.local_bytes)} LOCAL")
-    if kernel.launches != 1:
-        launch.append(format_plural(kernel.launches, "launch", "launches"))
+    launch += [f"{format_bytes(kernel.local_bytes)} LOCAL"] * (kernel.local_bytes > 0)
+    launch += [format_plural(kernel.launches, "launch", "launches")] * (kernel.launches != 1)
     return ops, [*launch, f"moves {format_bytes(kernel.bytes)}"]
 
 

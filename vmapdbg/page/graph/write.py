@@ -168,10 +168,8 @@ class Drawing:
             entries.append(LegendEntry(sample, "realized, with the reason", realized=True))
         if any(node.alert for node in graph.nodes if node.kind == "kept"):
             entries.append(LegendEntry("kept", "loses a batch range", alert=True))
-        if model.REMOVED in marks:
-            entries.append(LegendEntry(sample, "- only before", model.REMOVED))
-        if model.ADDED in marks:
-            entries.append(LegendEntry(sample, "+ only after", model.ADDED))
+        sides = (model.REMOVED, "- only before"), (model.ADDED, "+ only after")
+        entries += [LegendEntry(sample, text, mark) for mark, text in sides if mark in marks]
         return replace(graph, legend=tuple(entries) if self.stage.legend else ())
 
     def draw(self, kind: str) -> bytes:

@@ -76,10 +76,8 @@
     history.replaceState(null, "", "#");
   }
 
-  const firstLit = (root) => root.querySelector(".chosen") || root.querySelector(".lit");
-
   function scrollToLit(frame) {
-    const first = firstLit(frame);
+    const first = frame.querySelector(".chosen") || frame.querySelector(".lit");
     if (first) scrollTo(frame, first.querySelector("summary") || first);
   }
 

@@ -106,9 +106,7 @@ class Report:
     """What the template asks for about a view."""
 
     def __init__(self, view: View, files: Sequence[SourceFile], files_before: Sequence[SourceFile]) -> None:
-        self.view = view
-        self.is_pair = view.is_pair
-        self.before, self.after = view.before, view.after
+        self.view, self.is_pair, self.before, self.after = view, view.is_pair, view.before, view.after
         rows = sorted(group_kernels(view, unchanged=True), key=lambda row: view.is_pair and not row.is_changed)
         self.changed = sum(row.is_changed for row in rows)
         self.cost = sum_kernels(view.after)

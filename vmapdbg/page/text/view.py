@@ -191,11 +191,8 @@ def describe_schedule(view: ScheduleView, sign: str) -> list[Piece]:
         return parts
     schedule = view.schedule
     parts += [view.places.format(schedule.line, "  {}"), f"  {format_plural(len(schedule.kernels), 'kernel')}"]
-    if schedule.copies:
-        parts.append(f" + {describe_copies(schedule.copies)}")
-    if schedule.cached:
-        parts.append(", from tinygrad's schedule cache")
-    return parts
+    parts += [f" + {describe_copies(schedule.copies)}"] * bool(schedule.copies)
+    return parts + [", from tinygrad's schedule cache"] * schedule.cached
 
 
 def count_distinct(count: int, distinct: int, noun: str) -> str:
