@@ -77,9 +77,7 @@ class Repeats:
 
 def _group_of(check: result.ScheduleCheck) -> object:
     """Returns what is the same for the replays of a schedule, or for the schedules that a line makes."""
-    if check.replay is not None:
-        return check.schedule, "replays"
-    return check.line or check.schedule
+    return check.line or check.schedule if check.replay is None else (check.schedule, "replays")
 
 
 def _number_of(check: result.ScheduleCheck) -> int:

@@ -81,9 +81,7 @@ def format_redundancy(redundancy: float | None) -> str:
 
 def join_change(before: str, after: str) -> str:
     """Returns `1 -> 2`, or one value if the other is empty or the same."""
-    if not before or not after or before == after:
-        return before or after
-    return f"{before} -> {after}"
+    return f"{before} -> {after}" if before and after and before != after else before or after
 
 
 def format_ratio(before: float, after: float) -> str:
@@ -234,10 +232,8 @@ class Places:
         if place is None:
             return ""
         file, number = split_place(place)
-        line = format_known(":{}", number)
-        if brief and file == self._snippet:
-            return form.format(line)
-        return form.format(self._short.get(file, file) + line)
+        name = "" if brief and file == self._snippet else self._short.get(file, file)
+        return form.format(name + format_known(":{}", number))
 
     def format_all(self, places: Iterable[str]) -> str:
         """Returns several places by file, lines in order: `a.py:9, 12; b.py:3`."""

@@ -365,8 +365,7 @@ def _count_rules(
                 found[key] = RuleCount(reason.rule, why, schedule_index.name_node(schedule.index, node.id))
             count = found[key]
             count.nodes += 1
-            made = index.find_kept(node.id)
-            if made is not None:
+            if made := index.find_kept(node.id):
                 count.kept += 1
                 count.bytes += made.bytes
     return dict(sorted(found.items(), key=lambda item: -item[1].nodes))

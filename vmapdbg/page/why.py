@@ -118,8 +118,7 @@ def _count_asked(index: ScheduleIndex, node: Node) -> int:
 
 
 def _say_readers(index: ScheduleIndex, node: Node) -> Iterator[str]:
-    readers = index.readers[node.id]
-    if not readers:
+    if not (readers := index.readers[node.id]):
         yield "nothing: it is an output"
     for reader in readers[:_MOST_READERS]:
         yield f"{index.label(reader.id)} asks for {_format_ranges(reader.in_ranges)}"
@@ -162,8 +161,7 @@ def _say_kernels(index: ScheduleIndex, node: Node) -> Iterator[str]:
     fused = [index.name_kernel(i) for i, kernel in index.computing[node.id].items() if node.id not in kernel.outputs]
     if fused:
         yield f"computed inside {join_first(fused, _MOST_KERNELS)}"
-    reading = [index.name_kernel(i) for i, _ in index.find_reading(node.id)]
-    if reading:
+    if reading := [index.name_kernel(i) for i, _ in index.find_reading(node.id)]:
         yield f"its buffer is read by {', '.join(reading[:_MOST_KERNELS])}"
 
 

@@ -168,8 +168,8 @@ class Drawing:
             entries.append(LegendEntry(sample, "realized, with the reason", realized=True))
         if any(node.alert for node in graph.nodes if node.kind == "kept"):
             entries.append(LegendEntry("kept", "loses a batch range", alert=True))
-        sides = (model.REMOVED, "- only before"), (model.ADDED, "+ only after")
-        entries += [LegendEntry(sample, text, mark) for mark, text in sides if mark in marks]
+        sides = LegendEntry(sample, "- only before", model.REMOVED), LegendEntry(sample, "+ only after", model.ADDED)
+        entries += [entry for entry in sides if entry.mark in marks]
         return replace(graph, legend=tuple(entries) if self.stage.legend else ())
 
     def draw(self, kind: str) -> bytes:
@@ -226,8 +226,7 @@ class Drawing:
 
     def list_notes(self, graph: Graph, level: int) -> Iterator[str]:
         """Yields notes on what is folded or left out, and how to draw it."""
-        folded = +Counter(graph.folded)
-        if folded:
+        if folded := +Counter(graph.folded):
             parts = ", ".join(f"{count:,} {why}" for why, count in folded.most_common())
             yield f"folded {folded.total():,} of {folded.total() + self.drawn:,} nodes: {parts}"
         if level and self.fold is None and graph.folded:

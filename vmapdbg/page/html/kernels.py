@@ -41,10 +41,6 @@ class CodeLine:
     says: str = ""
     codes: tuple[str, ...] = ()
 
-    @property
-    def text(self) -> str:
-        return "".join(text for _, text in self.parts)
-
 
 @dataclass(frozen=True)
 class CodeRow:
@@ -182,7 +178,7 @@ def _split_source(kernel: Kernel, node: str, findings: Iterable[Finding]) -> Ite
 
 
 def _join_lines(lines: Iterable[CodeLine]) -> str:
-    return "\n".join(line.text for line in lines)
+    return "\n".join("".join(text for _, text in line.parts) for line in lines)
 
 
 def _pair_lines(before: Sequence[CodeLine], after: Sequence[CodeLine], names: Collection[str]) -> list[CodeRow]:

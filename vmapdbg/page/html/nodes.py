@@ -163,7 +163,6 @@ def _say(explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
     """The title of an explanation and its steps, as numbers of texts."""
     steps: Steps = []
     for step in explanation.steps:
-        numbers = list(map(texts.number, (*step.sentences, *step.alerts)))
-        if numbers:
+        if numbers := list(map(texts.number, (*step.sentences, *step.alerts))):
             steps.append([texts.number(step.topic), *numbers])
     return texts.number(explanation.title), steps

@@ -146,9 +146,8 @@ class Report:
 
     def list_errors(self) -> list[tuple[str, Any]]:
         """The errors that ended a run, with the name of its side."""
-        both = [("before: ", self.before.error), ("after: ", self.after.error)]
-        sides = both if self.is_pair else [("", self.after.error)]
-        return [(name, error) for name, error in sides if error is not None]
+        sides = {"before: ": self.before.error, "after: ": self.after.error} if self.is_pair else {"": self.after.error}
+        return [(name, error) for name, error in sides.items() if error is not None]
 
     def list_findings(self) -> list[tuple[str, list[tuple[Finding, int]]]]:
         """The findings of one run; of two runs the `new` and the `gone` findings. Each has its count."""

@@ -85,8 +85,7 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     if outputs:
         runs = format_plural(sum(check.evaluations for check in report.schedules), "graph")
         page.add((f"compared with the numpy reference ({runs} run)", "dim"), indent=2)
-    excused = [output.comparison.status for output in outputs if output.comparison.status in _EXCUSED]
-    if excused:
+    if excused := [output.comparison.status for output in outputs if output.comparison.status in _EXCUSED]:
         counts = [f"{excused.count(status)} {word}" for status, word in _EXCUSED.items() if status in excused]
         page.add((f"{len(excused)} not equal to the bit: {', '.join(counts)}", "dim"), indent=2)
 
@@ -141,8 +140,7 @@ def _print_failure(page: Page, index: ScheduleIndex, check: ScheduleCheck) -> No
     sentences = describe_crash(check.crash)
     page.add_each(sentences[:1], indent=2)
     page.add_each(sentences[1:], indent=4)
-    nodes = list(filter(None, map(index.node, check.crash.nodes if check.crash is not None else ())))
-    if nodes:
+    if nodes := list(filter(None, map(index.node, check.crash.nodes if check.crash is not None else ()))):
         page.add("it was busy with", indent=2)
     for node in page.first(nodes, _MOST_NODES, "and {} more", indent=4, style=""):
         page.add((f"{node.op} {node.id}", "bold"), page.place(node.line), indent=4)
@@ -205,8 +203,7 @@ def _print_first_wrong(page: Page, capture: Capture, check: ScheduleCheck, buffe
         page.add((sentence.text, style), page.place(sentence.line), indent=4)
     if node is not None and node.realized is not None:
         page.add(f"{index.name_decision(node)}: {node.realized.reason}: {node.realized.detail}", indent=4)
-    made = index.bufferizes.get(buffer.node)
-    if made is not None:
+    if made := index.bufferizes.get(buffer.node):
         page.add(f"BUFFERIZE closes {', '.join(made.closed_ranges) or 'no range'}: {made.reason}", indent=4)
     if capture.patches_off:
         page.add((f"patches off: {capture.patches_off}", "yellow"), indent=4)

@@ -57,9 +57,7 @@ class Page:
 
     def read(self, part: Piece) -> Text:
         """Returns a part as a Text."""
-        if isinstance(part, Text):
-            return part
-        return self.text(part) if isinstance(part, str) else self.text(*part)
+        return part if isinstance(part, Text) else self.text(part) if isinstance(part, str) else self.text(*part)
 
     def join(self, *parts: Piece) -> Text:
         """Returns the parts as one Text."""
@@ -89,8 +87,7 @@ class Page:
     # *** lines
 
     def add(self, *parts: Piece, indent: int = 0, hang: int = 2, gap: bool = False) -> None:
-        """Adds the parts, wrapped, after `indent` spaces, `hang` more after the first line; no parts: an empty line.
-        With `gap`, an empty line is above them."""
+        """Adds the parts, wrapped, `hang` more spaces after the first line, below a `gap`; no parts: an empty line."""
         self.lines += [Text()] * gap + self.wrap(*parts, indent=indent, hang=hang)
 
     def head(self, title: str, *about: Piece) -> None:
@@ -201,7 +198,7 @@ class _Table:
     def _lay_out_row(self, row: Row, texts: Sequence[Text]) -> Iterator[Text]:
         page, cells = self.page, {i: texts[i] for i in self.widths}
         # a cell that would fold many times goes below, too, and has the whole width there
-        long = [i for i, cell in cells.items() if len(self._fold_cell(i, cell)) > _MOST_FOLDS]
+        long = [i for i, cell in cells.items() if len(_fold(page.console, cell, self.widths[i])) > _MOST_FOLDS]
         facts: list[Text] = []
         notes: list[Text] = []
         for i in self.used:
@@ -221,11 +218,8 @@ class _Table:
         for note in filter(None, [*notes, *packed, *map(page.read, row.notes)]):
             yield from page.wrap(note, indent=hang, hang=2)
 
-    def _fold_cell(self, i: int, cell: Text) -> list[Text]:
-        return _fold(self.page.console, cell, self.widths[i])
-
     def _lay_out_cells(self, cells: dict[int, Text]) -> Iterator[Text]:
-        folded = {i: self._fold_cell(i, cells[i]) for i in self.widths}
+        folded = {i: _fold(self.page.console, cells[i], width) for i, width in self.widths.items()}
         for cells_of_line in zip_longest(*folded.values(), fillvalue=Text()):
             line = Text(" " * self.indent)
             for i, cell in zip(folded, cells_of_line, strict=True):

@@ -91,8 +91,7 @@ class Overview:
             f"{round_count(total.ops)} ops executed",
             f"{format_bytes(total.bytes)} moved",
         ]
-        if total.seconds:
-            parts.append(f"{format_seconds(total.seconds)} in kernels")
+        parts += [f"{format_seconds(total.seconds)} in kernels"] * (total.seconds > 0)
         self.page.head("Overview", Text(", ".join(parts)))
 
     def add_timing(self) -> None:
@@ -165,11 +164,8 @@ class Overview:
         """Returns the cells of the time and its share, empty if nothing was timed."""
         if self.view.is_pair or not self.total.seconds:
             return []
-        share = format_share(cost.seconds, self.total.seconds)
-        return [
-            Cell("time", format_seconds(cost.seconds), right=True, comfort=7),
-            Cell("of all", share, right=True, comfort=6),
-        ]
+        share = Cell("of all", format_share(cost.seconds, self.total.seconds), right=True, comfort=6)
+        return [Cell("time", format_seconds(cost.seconds), right=True, comfort=7), share]
 
     def add_changed_schedules(self) -> None:
         """Adds how much changed, which the verdict does not say."""
@@ -245,10 +241,8 @@ class Overview:
         if self.view.is_pair:
             ops = self.page.compare(before.ops, after.ops, round_count)
             moves = self.page.compare(before.bytes, after.bytes, format_bytes)
-            return [
-                Cell("ops", ops, right=True, comfort=24, most=26, leaves=ops_leave),
-                Cell("moves", moves, right=True, comfort=30, most=34, leaves=moves_leave),
-            ]
+            first = Cell("ops", ops, right=True, comfort=24, most=26, leaves=ops_leave)
+            return [first, Cell("moves", moves, right=True, comfort=30, most=34, leaves=moves_leave)]
         moved = format_share(after.bytes, self.total.bytes)
         return [
             Cell("ops", round_count(after.ops), right=True, comfort=8),

@@ -331,8 +331,7 @@ def _format_verdict(page: Page, diff: CaptureDiff) -> Text:
     if diff.values != "unknown":
         said = claim_values(diff.values, diff.account)
         parts.append(page.text(said, views.STATUS_STYLES.get(diff.values, "")))
-    moved = sum(item.not_deterministic for item in diff.schedules)
-    if moved:
+    if moved := sum(item.not_deterministic for item in diff.schedules):
         parts.append(page.text(f"{format_plural(moved, 'schedule')} not deterministic", ALERT))
     if diff.printed is not None and not diff.printed.equal and not diff.printed.left:
         parts.append(page.text("printed differently", ALERT))

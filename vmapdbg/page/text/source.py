@@ -74,8 +74,7 @@ def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
     findings = view.findings.about_kernel(view.pair.index, [side.number])
     for number, line in enumerate(lines, start=1):
         page.lines += _fold_line(line, page.width)
-        codes = [found.code for found in findings if found.source_line == number]
-        if codes:
+        if codes := [found.code for found in findings if found.source_line == number]:
             indent = len(line.plain) - len(line.plain.lstrip())
             page.add((f"^ {', '.join(codes)}", ALERT), indent=min(indent, page.width // 2))
 

@@ -208,8 +208,7 @@ def describe_copies(copies: int) -> str:
 
 def _print_alerts(view: ScheduleView) -> None:
     """Warns of a cached schedule that was made with other switches than now, and of lost ambient ranges."""
-    changed = view.schedule.not_in_key
-    if changed:
+    if changed := view.schedule.not_in_key:
         then = ", ".join(f"{name}={values[0]}" for name, values in changed.items())
         now = ", ".join(f"{name}={values[1]}" for name, values in changed.items())
         it = inflect(len(changed), "it", "them")
