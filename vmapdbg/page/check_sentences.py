@@ -13,11 +13,9 @@ from vmapdbg.model.capture import Capture, Finding, Kernel
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect, join_first
 from vmapdbg.page.number_sentences import describe_gradient, describe_numbers, list_new_numbers
-from vmapdbg.page.sentences import describe_crash, describe_expected, describe_left_out, describe_unwritten
+from vmapdbg.page.sentences import describe_crash, describe_expected, describe_left_out
 
 _Compared = TypeVar("_Compared", result.OutputCheck, result.BufferCheck)
-
-
 _MOST_REPLAYS = 12
 
 
@@ -35,7 +33,6 @@ VANISHED = "this schedule does not have the write, and after it no tensor has it
 NOT_CAPTURED = (
     "TinyJit did not capture the assign: the function requests it and does not realize it, so no replay runs it"
 )
-
 WRONG_ITEM = "its kernels write what the graph asks for: `Tensor.__setitem__` makes a wrong graph"
 
 
@@ -80,9 +77,7 @@ class Repeats:
 
 def _group_of(check: result.ScheduleCheck) -> object:
     """Returns what is the same for the replays of a schedule, or for the schedules that a line makes."""
-    if check.replay is not None:
-        return check.schedule, "replays"
-    return check.line or check.schedule
+    return check.line or check.schedule if check.replay is None else (check.schedule, "replays")
 
 
 def _number_of(check: result.ScheduleCheck) -> int:
@@ -172,10 +167,8 @@ def explain_value(output: result.OutputCheck) -> list[str]:
         read = f"{name}it is the value from reading {buffer} {was} the write to it"
         sentences.append(f"{read}; it should be read {should} the write")
     if output.exchanged is not None:
-        one, other = output.exchanged
-        sentences.append(
-            f"the replay exchanges inputs {one} and {other} of the function: with that numpy gives this value"
-        )
+        exchanged = "the replay exchanges inputs {} and {} of the function: with that numpy gives this value"
+        sentences.append(exchanged.format(*output.exchanged))
     if output.overwritten:
         numbers = [one.number for one in output.overwritten]
         inputs = [f"input {number} of the function" for number in numbers if number is not None]
@@ -206,8 +199,7 @@ def bracket_pattern(found: result.Comparison) -> str:
 
 
 def explain_output(index: ScheduleIndex, check: result.ScheduleCheck, output: result.OutputCheck) -> list[Sentence]:
-    """Returns what is known about a wrong output alone: the kernel that changed memory, when a value was read, or that
-    the graph of an item assignment is wrong although it was computed correctly."""
+    """Returns what is known of a wrong output alone: who changed memory, when it was read, or a wrong graph."""
     if output.of == "unchosen":
         if any(one.of == "assigned" and one.number == output.number for one in check.wrong):
             return []
@@ -276,15 +268,22 @@ def describe_misread(misread: result.Misread, index: ScheduleIndex) -> str:
 def describe_stale(index: ScheduleIndex, stale: result.StaleRead, reader_number: int | None) -> str:
     """Returns `it reads data1_2 after E_2 #1 has written it, and should before: ...`."""
     name = name_argument(index, reader_number, stale.argument)
-    by = "another launch"
+    by = format_known("the copy of node {}", stale.writer_node) or "another launch"
     if stale.writer is not None:
         by = index.name_kernel(stale.writer)
-    elif stale.writer_node is not None:
-        by = f"the copy of node {stale.writer_node}"
     order = f"after {by} has written it, and should before"
     if not stale.is_late:
         order = f"before {by} writes it, and should after"
     return f"it reads {name} {order}: with what was there then it computes the right values"
+
+
+def describe_unwritten(read: result.UnwrittenRead) -> str:
+    """Returns `it reads a buffer of 6 float that no kernel wrote: ...`."""
+    made = format_known(" at {}", read.line)
+    return (
+        f"it reads a buffer of {read.size:,} {read.dtype} that no kernel wrote: TinyJit captured the schedule{made} "
+        "that makes it, and its kernels write to other memory"
+    )
 
 
 def describe_unwritten_elements(index: ScheduleIndex, found: result.UnwrittenElements, number: int | None) -> str:
@@ -401,8 +400,7 @@ def find_failed_node(check: result.ScheduleCheck, kernel: Kernel | None) -> int 
 def _make_wrong(
     capture: Capture, check: result.ScheduleCheck, output: result.OutputCheck, repeated: Sequence[str]
 ) -> Finding:
-    """Returns the finding of a wrong output, at the node that changed memory or is wrong first. `repeated`: in which
-    replays it is wrong, too."""
+    """Returns the finding of a wrong output, at the node at fault. `repeated`: in which replays it is wrong, too."""
     index, code = index_of(capture.schedules[check.schedule]), findings.name_wrong(check, output)
     sentences = [f"{name_output(output)} of {name_check(check)}: {describe_wrong(output.comparison)}", *repeated]
     sentences += [one.text for one in explain_output(index, check, output)]
@@ -429,8 +427,7 @@ def describe_pattern(pattern: result.Pattern) -> str:
 
 def _describe_repeated(pattern: result.Pattern) -> str:
     assert pattern.size is not None
-    names = {0: "first", pattern.size - 1: "last"}
-    name = names.get(pattern.first or 0, f"number {pattern.first}")
+    name = {0: "first", pattern.size - 1: "last"}.get(pattern.first or 0, f"number {pattern.first}")
     return f"along axis {pattern.axis} all {pattern.size} slices are the {name} one"
 
 
@@ -443,16 +440,9 @@ def _describe_constant(pattern: result.Pattern) -> str:
     return f"every element is {names.get(pattern.first, f'element {pattern.first} of the right ones')}"
 
 
-def _describe_swapped(pattern: result.Pattern) -> str:
-    order = "" if pattern.same_size else " (the order of the elements, in the same shape)"
-    return f"axes {pattern.axis} and {pattern.other_axis} are swapped{order}"
-
-
 def _describe_slices(pattern: result.Pattern) -> str:
     assert pattern.size is not None
-    slices = f"slices {pattern.first} to {pattern.last}"
-    if pattern.first == pattern.last:
-        slices = f"slice {pattern.first}"
+    slices = f"slice {pattern.first}" if pattern.first == pattern.last else f"slices {pattern.first} to {pattern.last}"
     if pattern.first == pattern.size - 1:
         slices += " (the last)"
     filled = format_known(", where it is {}", pattern.filled and _name_filling(pattern))
@@ -463,13 +453,14 @@ def _name_filling(pattern: result.Pattern) -> str:
     return {None: "wrong", "zero": "zero", "nan": "NaN"}[pattern.filled]
 
 
+_ORDER = " (the order of the elements, in the same shape)"
 _PATTERNS: dict[str, Callable[[result.Pattern], str]] = {
     "repeated": _describe_repeated,
     "constant": _describe_constant,
     "reversed": lambda p: f"axis {p.axis} is reversed",
     "rotated": lambda p: f"shifted by {p.shift:+d} along axis {p.axis}, going around",
     "shifted": lambda p: f"shifted by {p.shift:+d} along axis {p.axis}",
-    "swapped": _describe_swapped,
+    "swapped": lambda p: f"axes {p.axis} and {p.other_axis} are swapped{'' if p.same_size else _ORDER}",
     "summed": lambda p: f"along axis {p.axis} each slice is the sum of all {p.size}",
     "slices": _describe_slices,
     "all-but-last": lambda p: f"along axis {p.axis} all slices but the last are {_name_filling(p)}",

@@ -11,20 +11,14 @@ from vmapdbg.model.capture import Capture
 from vmapdbg.model.wording import format_known, format_plural
 
 _NOUNS: dict[Counted, tuple[str, str | None]] = {
-    "outputs": ("output", None),
     "buffers": ("assigned buffer", None),
-    "gradients": ("gradient", None),
-    "replays": ("replay", None),
-    "calls": ("call", None),
-    "schedules": ("schedule", None),
     "other schedules": ("schedule", None),
     "launches": ("launch", "launches"),
     "other launches": ("launch", "launches"),
-    "kernels": ("kernel", None),
-    "elements": ("element", None),
     "passes": ("pass", "passes"),
     "processes": ("process", "processes"),
 }
+"""The noun of what is counted, and its plural. Others are called as they are, without the `s` for one."""
 _MOST_REASONS = 3
 GOOD, OPEN = "bold green", "bold yellow"
 """The styles of a claim, and of a claim that cannot be made."""
@@ -113,7 +107,7 @@ def claim_values(status: str, account: Account | None) -> str:
 
 def count_things(what: Counted, count: int) -> str:
     """Returns `3 outputs`."""
-    return format_plural(count, *_NOUNS[what])
+    return format_plural(count, *_NOUNS.get(what, (what.removesuffix("s"), None)))
 
 
 def say_left(words: Words, left: Iterable[Left]) -> str:

@@ -238,8 +238,7 @@ class DecisionsDocument(Document):
 def describe_choices(
     choices: Collection[Choice], schedules: Sequence[Schedule], made: Sequence[Schedule]
 ) -> tuple[Decided, ...]:
-    """Returns the choices with their nodes in the schedules of a capture, and whether these nodes have a buffer in the
-    schedules that were `made` with the choices (empty if that run died)."""
+    """Returns the choices with their nodes, and whether these have a buffer in what was `made` (empty if it died)."""
     found: list[Decided] = []
     for choice in sorted(choices):
         node = index_of(schedules[choice.schedule]).nodes[choice.node]

@@ -81,9 +81,7 @@ def format_redundancy(redundancy: float | None) -> str:
 
 def join_change(before: str, after: str) -> str:
     """Returns `1 -> 2`, or one value if the other is empty or the same."""
-    if not before or not after or before == after:
-        return before or after
-    return f"{before} -> {after}"
+    return f"{before} -> {after}" if before and after and before != after else before or after
 
 
 def format_ratio(before: float, after: float) -> str:
@@ -108,9 +106,7 @@ def format_shape(shape: Sequence[int | str] | None) -> str:
     """Returns a shape as Python writes a tuple, nothing for a node without a shape."""
     if shape is None:
         return ""
-    if len(shape) == 1:
-        return f"({shape[0]},)"
-    return f"({', '.join(map(str, shape))})"
+    return f"({shape[0]},)" if len(shape) == 1 else f"({', '.join(map(str, shape))})"
 
 
 def format_dims(dims: Sequence[int | str] | None) -> str:
@@ -236,10 +232,8 @@ class Places:
         if place is None:
             return ""
         file, number = split_place(place)
-        line = format_known(":{}", number)
-        if brief and file == self._snippet:
-            return form.format(line)
-        return form.format(self._short.get(file, file) + line)
+        name = "" if brief and file == self._snippet else self._short.get(file, file)
+        return form.format(name + format_known(":{}", number))
 
     def format_all(self, places: Iterable[str]) -> str:
         """Returns several places by file, lines in order: `a.py:9, 12; b.py:3`."""
@@ -261,16 +255,11 @@ class Places:
 
 def list_places(capture: Capture) -> list[str]:
     """Returns every line of the user that a capture names, each once."""
-    return [place for place in dict.fromkeys(_collect_places(capture)) if place is not None]
-
-
-def _collect_places(capture: Capture) -> Iterator[str | None]:
-    yield from (finding.line for finding in capture.findings)
-    yield capture.error and capture.error.line
+    places = [*(finding.line for finding in capture.findings), capture.error and capture.error.line]
     for schedule in capture.schedules:
-        yield schedule.line
-        yield from (node.line for node in schedule.nodes)
-        yield from (line for kernel in schedule.kernels for line in kernel.lines)
+        places += (schedule.line, *(node.line for node in schedule.nodes))
+        places += (line for kernel in schedule.kernels for line in kernel.lines)
+    return [place for place in dict.fromkeys(places) if place is not None]
 
 
 def _shorten(file: str, files: set[str]) -> str:

@@ -16,8 +16,7 @@ Key = tuple[int, str | None]
 
 
 class FunctionRow(NamedTuple):
-    """A function of the user with all that it calls, or a line of it (`file:number`). A kernel counts once: at the line
-    of its main node."""
+    """A user's function with all that it calls, or a line of it (`file:number`). A kernel counts at its main node."""
 
     name: str
     cost: Cost
@@ -41,8 +40,7 @@ def path_of(capture: Capture, node: Node) -> tuple[Key, ...]:
 
 
 def count_functions(capture: Capture, least: float = 0, sort: Sort | None = None) -> list[FunctionRow]:
-    """Returns the tree of functions with at least the share `least`. A function that only calls another shares its
-    row."""
+    """Returns the tree of functions with at least the share `least`; one that only calls another shares its row."""
 
     def list_keys(index: ScheduleIndex, node_id: int | None) -> Sequence[Key]:
         node = index.node(node_id)

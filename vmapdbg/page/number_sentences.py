@@ -1,5 +1,4 @@
-"""Sentences about ops and memory that make numbers go wrong: for the text of `check`, and for the messages of its
-findings."""
+"""Sentences about ops and memory that make numbers go wrong, for the text of `check` and for its findings."""
 
 from __future__ import annotations
 
@@ -91,7 +90,6 @@ def _advise_digits(found: NumberFault) -> str:
 
 def list_new_numbers(report: CheckReport, check: ScheduleCheck) -> list[NumberFault]:
     """Returns the faults of a schedule's numbers that no earlier schedule has; only the first of all may be no op's."""
-
     if not check.numbers:
         return []
     before = list(itertools.takewhile(lambda one: one is not check, report.schedules))

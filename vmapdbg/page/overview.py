@@ -71,9 +71,7 @@ class Cost:
     @property
     def backward(self) -> float:
         """The share of gradients: in the time, or in the ops if nothing was timed."""
-        if self.seconds:
-            return self.backward_seconds / self.seconds
-        return self.backward_ops / max(self.ops, 1)
+        return self.backward_seconds / self.seconds if self.seconds else self.backward_ops / max(self.ops, 1)
 
     @property
     def repeats(self) -> int:
@@ -270,8 +268,7 @@ than the run. It has the phase (forward, backward, ...) of its main node."""
 
 
 def count_costs(view: View, by: By) -> list[CostRow]:
-    """Returns lines, methods or phases with kernels or buffers, most work first; of two runs those that changed, the
-    largest change first."""
+    """Returns lines, methods or phases, most work first; of two runs those that changed, the largest change first."""
     rows = pair_costs(view, by)
     if view.is_pair:
         return sorted((row for row in rows if row.is_changed), key=lambda row: (*_rank_change(row), row.name))
@@ -368,8 +365,7 @@ def _count_rules(
                 found[key] = RuleCount(reason.rule, why, schedule_index.name_node(schedule.index, node.id))
             count = found[key]
             count.nodes += 1
-            made = index.find_kept(node.id)
-            if made is not None:
+            if made := index.find_kept(node.id):
                 count.kept += 1
                 count.bytes += made.bytes
     return dict(sorted(found.items(), key=lambda item: -item[1].nodes))

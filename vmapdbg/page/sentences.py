@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite, UnwrittenRead
+from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite
 from vmapdbg.model.capture import Capture, Decision, Node, Realized, Reason, Schedule, SnippetError, Unsplit
 from vmapdbg.model.crash import Crash, RewriteStep, SharedLoop
 from vmapdbg.model.schedule_index import index_of
@@ -52,9 +52,7 @@ def say_reason(reason: Reason, names: Names) -> str:
     except (LookupError, ValueError):
         # a file that vmapdbg did not write: the rule does not have its operands
         sentence = _say_unknown(reason, names)
-    if reason.at is None or reason.rule == "decided-at":
-        return sentence
-    return f"{sentence} ({_say_place(reason.at)})"
+    return sentence if reason.at is None or reason.rule == "decided-at" else f"{sentence} ({_say_place(reason.at)})"
 
 
 def say_all(reasons: Iterable[Reason], names: Names) -> str:
@@ -138,11 +136,9 @@ def _say_ending(reason: Reason, names: Names) -> str:
     ended: dict[int, list[str]] = {}
     for node, name in zip(reason.nodes, reason.ranges, strict=True):
         ended.setdefault(node, []).append(names.range(name))
-    parts: list[str] = []
-    for node, ranges in list(ended.items())[:MOST_NAMED]:
-        verb = "ends" if len(ranges) == 1 else "end"
-        parts.append(f"{', '.join(ranges)} {verb} at {names.label(node)}")
-    return "; ".join(parts)
+    first = list(ended.items())[:MOST_NAMED]
+    said = (f"{', '.join(each)} {inflect(len(each), 'ends', 'end')} at {names.label(node)}" for node, each in first)
+    return "; ".join(said)
 
 
 def _say_few_buffers(reason: Reason, names: Names) -> str:
@@ -371,15 +367,6 @@ def describe_expected(expected: ExpectedOutput) -> str:
     more = ", ..." if math.prod(expected.shape) > len(expected.first) else ""
     shape = format_known(" {}", format_shape(expected.shape))
     return f"output {expected.number}{shape} {expected.dtype} should be {first or 'empty'}{more}"
-
-
-def describe_unwritten(read: UnwrittenRead) -> str:
-    """Returns `it reads a buffer of 6 float that no kernel wrote: ...`."""
-    made = format_known(" at {}", read.line)
-    return (
-        f"it reads a buffer of {read.size:,} {read.dtype} that no kernel wrote: TinyJit captured the schedule{made} "
-        "that makes it, and its kernels write to other memory"
-    )
 
 
 def describe_left_out(left: LostWrite | CutGradient) -> str:

@@ -75,9 +75,7 @@ def describe_speed(kernel: Kernel, device: Device | None) -> str:
 
 def describe_beam(kernel: Kernel) -> str:
     """Returns how much faster a kernel is after BEAM optimized it, `3.1x`; nothing if that was not measured."""
-    if kernel.measured is None or not kernel.beam:
-        return ""
-    return f"{kernel.measured.median / kernel.beam:.1f}x"
+    return "" if kernel.measured is None or not kernel.beam else f"{kernel.measured.median / kernel.beam:.1f}x"
 
 
 def _count_bytes(kernel: Kernel) -> float:
@@ -104,6 +102,4 @@ def find_noise(capture: Capture) -> float | None:
         if measured.spread is not None:
             spread += measured.spread * measured.launches
             whole += measured.median * measured.launches
-    if not whole or spread / whole < _NOISY:
-        return None
-    return spread / whole
+    return None if not whole or spread / whole < _NOISY else spread / whole

@@ -125,7 +125,7 @@ def select_kernels(view: View, asked: str, schedule: int | None) -> list[result.
                 found.append(_select(item, kernels, before, after))
         if found:
             break
-    if not found:
+    else:
         names = dict.fromkeys(side.kernel.name for item in chosen for change in item.kernels for side in change.sides)
         raise Failure(f"there is no kernel {asked}: {join_first([*names], _MOST_NAMED) or 'there is none'}")
     if asked.isdecimal() and len(found) > 1:

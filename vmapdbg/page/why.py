@@ -15,9 +15,7 @@ from vmapdbg.model.schedule_index import ScheduleIndex, count_elements, group_eq
 from vmapdbg.model.wording import format_known, format_plural, join_counted, join_first
 from vmapdbg.page.format import format_bytes, format_count, format_shape, star_ambient
 
-_MOST_READERS = 8
-_MOST_KERNELS = 4
-_MOST_NAMES = 3
+_MOST_READERS, _MOST_KERNELS, _MOST_NAMES = 8, 4, 3
 
 
 class UnknownSubject(Failure):
@@ -120,8 +118,7 @@ def _count_asked(index: ScheduleIndex, node: Node) -> int:
 
 
 def _say_readers(index: ScheduleIndex, node: Node) -> Iterator[str]:
-    readers = index.readers[node.id]
-    if not readers:
+    if not (readers := index.readers[node.id]):
         yield "nothing: it is an output"
     for reader in readers[:_MOST_READERS]:
         yield f"{index.label(reader.id)} asks for {_format_ranges(reader.in_ranges)}"
@@ -164,8 +161,7 @@ def _say_kernels(index: ScheduleIndex, node: Node) -> Iterator[str]:
     fused = [index.name_kernel(i) for i, kernel in index.computing[node.id].items() if node.id not in kernel.outputs]
     if fused:
         yield f"computed inside {join_first(fused, _MOST_KERNELS)}"
-    reading = [index.name_kernel(i) for i, _ in index.find_reading(node.id)]
-    if reading:
+    if reading := [index.name_kernel(i) for i, _ in index.find_reading(node.id)]:
         yield f"its buffer is read by {', '.join(reading[:_MOST_KERNELS])}"
 
 
@@ -208,10 +204,8 @@ def describe_work(kernel: Kernel) -> tuple[list[str], list[str]]:
     if kernel.redundancy:
         ops.append(f"redundancy {kernel.redundancy:.1f}x")
     launch = [format_plural(kernel.threads, "thread")]
-    if kernel.local_bytes:
-        launch.append(f"{format_bytes(kernel.local_bytes)} LOCAL")
-    if kernel.launches != 1:
-        launch.append(format_plural(kernel.launches, "launch", "launches"))
+    launch += [f"{format_bytes(kernel.local_bytes)} LOCAL"] * (kernel.local_bytes > 0)
+    launch += [format_plural(kernel.launches, "launch", "launches")] * (kernel.launches != 1)
     return ops, [*launch, f"moves {format_bytes(kernel.bytes)}"]
 
 
@@ -225,9 +219,7 @@ def _say_why_not_fused(index: ScheduleIndex, node_id: int) -> str:
     node, made = index.nodes[node_id], index.bufferizes.get(node_id)
     # an output is kept because it is an output: one sentence is enough
     detail = "" if node.realized is None else node.realized.detail
-    if made is None or made.reason in ("", detail):
-        return _say_rule(node)
-    return f"{_say_rule(node)}; {made.reason}"
+    return _say_rule(node) if made is None or made.reason in ("", detail) else f"{_say_rule(node)}; {made.reason}"
 
 
 def explain_boundaries(schedule: Schedule) -> Iterator[Explanation]:

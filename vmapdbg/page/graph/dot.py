@@ -33,21 +33,16 @@ _REALIZED = "#FFE9B8"
 
 # kind -> shape, style, fill
 SHAPES: dict[str, tuple[str, str, str]] = {
-    "op": ("box", "filled", "#FFFFFF"),
+    **dict.fromkeys(("op", "row"), ("box", "filled", "#FFFFFF")),
+    **dict.fromkeys(("vmapin", "vmapout", "kernel"), ("box", "filled,bold", "#FFFFFF")),
+    **dict.fromkeys(("input", "buffer"), ("cylinder", "filled", "#FFFFFF")),
+    **dict.fromkeys(("repeat", "optimizer"), ("box3d", "filled", "#EEEAF6")),
     "reduce": ("box", "filled,bold", "#E6EEF7"),
     "view": ("box", "filled,rounded", "#F4F4F4"),
     "index": ("note", "filled", "#F4F4F4"),
-    "repeat": ("box3d", "filled", "#EEEAF6"),
     "folded": ("box3d", "filled", "#FFFFFF"),
-    "optimizer": ("box3d", "filled", "#EEEAF6"),
-    "input": ("cylinder", "filled", "#FFFFFF"),
-    "vmapin": ("box", "filled,bold", "#FFFFFF"),
-    "vmapout": ("box", "filled,bold", "#FFFFFF"),
     "kept": ("cylinder", "filled", _REALIZED),
     "removed": ("cylinder", "filled,dashed", "#FFFFFF"),
-    "kernel": ("box", "filled,bold", "#FFFFFF"),
-    "buffer": ("cylinder", "filled", "#FFFFFF"),
-    "row": ("box", "filled", "#FFFFFF"),
     "row-head": ("box", "filled", "#E8E8E8"),
 }
 _EDGES = {"data": {}, "kept": {"penwidth": "2.2"}, "removed": {"style": "dashed"}}

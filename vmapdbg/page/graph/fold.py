@@ -238,8 +238,7 @@ class _Tree:
                 edges[key] = moved
         nodes = tuple(shown[node.id] for node in self.graph.nodes if node.id in shown)
         folded = replace(self.graph, nodes=nodes, edges=tuple(edges.values()))
-        gone = self.graph.count_drawn() - folded.count_drawn()
-        if gone:
+        if gone := self.graph.count_drawn() - folded.count_drawn():
             folded = replace(folded, folded={**self.graph.folded, "in boxes of functions or layers": gone})
         several = {box.members[-1]: box for box, _ in boxes if len(box.members) > 1}
         contents = {key: self.list_nodes(box.layer or box.members) for key, box in several.items()}

@@ -38,11 +38,8 @@ class DrawnSchedule:
     """A schedule to draw, with its capture and its indexes."""
 
     def __init__(self, capture: Capture, schedule: Schedule) -> None:
-        self.capture = capture
-        self.schedule = schedule
-        self.index = index_of(schedule)
-        self.places = Places.of(capture)
-        self.findings = Findings(capture.findings)
+        self.capture, self.schedule, self.index = capture, schedule, index_of(schedule)
+        self.places, self.findings = Places.of(capture), Findings(capture.findings)
 
     def list_nodes(self, ids: Iterable[int]) -> list[Node]:
         """Returns the nodes with these ids that the schedule has."""
@@ -51,9 +48,7 @@ class DrawnSchedule:
     def buffers_of(self, node: Node, mark: Mark) -> tuple[BufferMark, ...]:
         """Returns the BUFFERIZE of a node to draw, nothing if it has none."""
         bufferize = self.index.bufferizes.get(node.id)
-        if bufferize is None:
-            return ()
-        return (BufferMark(bufferize, self.index.find_lost(bufferize), mark),)
+        return () if bufferize is None else (BufferMark(bufferize, self.index.find_lost(bufferize), mark),)
 
 
 @dataclass(frozen=True)
@@ -153,10 +148,7 @@ class Item:
     @property
     def changed(self) -> bool:
         """Whether the sides decided differently about it."""
-        if any(buffer.mark != COMMON for buffer in self.buffers):
-            return True
-        before, after = self.decisions
-        return before != after
+        return any(buffer.mark != COMMON for buffer in self.buffers) or self.decisions[0] != self.decisions[1]
 
     @property
     def is_realized(self) -> bool:
@@ -334,15 +326,12 @@ class Folding:
         if not _is_joinable(item, detail) or len({self.of[reader.key] for reader in readers}) != 1:
             return None
         first = readers[0]
-        if self.of[first.key] is None or first.key in self._index:
-            return None
         same = all(reader.path == item.path and reader.mark == item.mark for reader in readers)
-        if not same or not all(_is_joinable(reader, detail) for reader in readers):
+        if self.of[first.key] is None or first.key in self._index or not same:
             return None
         # at detail 0 a chain has movement ops only, or casts only
-        if detail == 0 and (item.node.op == "CAST") != (first.node.op == "CAST"):
-            return None
-        return first
+        mixes = detail == 0 and (item.node.op == "CAST") != (first.node.op == "CAST")
+        return None if mixes or not all(_is_joinable(reader, detail) for reader in readers) else first
 
     def _list_groups(self) -> list[Group]:
         groups: dict[str, Group] = {}
@@ -363,9 +352,7 @@ class Folding:
 
 def _is_free(item: Item, detail: int = 0) -> bool:
     """Whether an item may be folded: it has no buffer (at detail 2: no kept buffer) and no change to show."""
-    if item.changed or (item.mark != COMMON and item.buffers):
-        return False
-    if item.node.realized is not None and not item.buffers:
+    if item.changed or (item.mark != COMMON if item.buffers else item.node.realized is not None):
         return False
     return not any(buffer.kept or detail < 2 for buffer in item.buffers)
 
@@ -377,9 +364,7 @@ def _is_simple(op: str) -> bool:
 def _is_joinable(item: Item, detail: int) -> bool:
     if detail >= 2:
         return item.node.op not in _BORDERS | {"BUFFER"} and bool(item.src)
-    if detail == 1:
-        return _is_simple(item.node.op)
-    return item.node.op in MOVEMENT or item.node.op == "CAST"
+    return _is_simple(item.node.op) if detail == 1 else item.node.op in MOVEMENT or item.node.op == "CAST"
 
 
 def _kind_of(group: Group, index: set[str]) -> str:
@@ -391,6 +376,4 @@ def _kind_of(group: Group, index: set[str]) -> str:
     if not group.last.node.src or op == "BUFFER":
         return "input"
     ops = {item.node.op for item in group.items}
-    if ops <= MOVEMENT:
-        return "view"
-    return "reduce" if ops & REDUCE else "op"
+    return "view" if ops <= MOVEMENT else "reduce" if ops & REDUCE else "op"

@@ -50,8 +50,7 @@ class _Part:
     def __init__(self, drawn: DrawnSchedule, mark: Mark) -> None:
         self.drawn = drawn
         self.mark: Mark = mark
-        self.kernels = drawn.schedule.kernels
-        prefix = model.PREFIXES[mark]
+        self.kernels, prefix = drawn.schedule.kernels, model.PREFIXES[mark]
         self.names = {number: f"{prefix}kernel{number}" for number in range(len(self.kernels))}
         self.writers = drawn.index.writers
         self.reads = [sorted(self._find_reads(kernel)) for kernel in self.kernels]

@@ -78,9 +78,7 @@ def _list_cells(group: Group, drawn: DrawnSchedule) -> tuple[str, ...]:
 
 
 def _describe_decision(item: Item) -> str:
-    parts: list[str] = []
-    if item.node.realized is not None:
-        parts.append(item.node.realized.reason)
+    parts = [] if item.node.realized is None else [item.node.realized.reason]
     for buffer in item.buffers:
         made = buffer.bufferize
         lost = "".join(f" {name} NOT closed" for name in buffer.lost)

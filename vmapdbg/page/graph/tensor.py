@@ -28,9 +28,8 @@ def build_tensor_graph(pair: items.DrawnPair, level: int, title: str) -> model.G
     graph = model.Graph("tensor", title, tuple(draft.nodes), tuple(draft.edges), clusters, (), colours, folding.folded)
     if level:
         graph = fold_nodes(graph, pair, _MOST_FOLDED if level == items.LEVELS[-1] else None)
-    if level < items.LEVELS[-1] and len(graph.nodes) >= _LARGE:
-        return fold.name_far_sources(graph, _FAR_ROWS)
-    return graph
+    is_large = level < items.LEVELS[-1] and len(graph.nodes) >= _LARGE
+    return fold.name_far_sources(graph, _FAR_ROWS) if is_large else graph
 
 
 def fold_nodes(graph: model.Graph, pair: items.DrawnPair, most: int | None = None) -> model.Graph:
@@ -162,14 +161,11 @@ def make_label(group: items.Group, drawn: items.DrawnSchedule) -> tuple[str, ...
     ops = [item.node.op for item in group.items]
     has_arg = node.op in ("REDUCE_AXIS", "REDUCE", "VMAPIN", "VMAPOUT", "COPY") and node.arg
     title = [f"{sign}{node.id} {node.op}" + (f" {fold.shorten(node.arg, 24)}" if has_arg else "")]
-    if len(ops) > 1:
-        title.append(_count_ops(ops[:-1]))
+    title += [_count_ops(ops[:-1])] * (len(ops) > 1)
     then, now = group.last.decisions
-    decisions: list[str] = []
+    decisions = [now] * (node.realized is not None)
     if now != then:
         decisions = [f"- {then}", f"+ {now}"]
-    elif node.realized is not None:
-        decisions = [now]
     return (*title, *_label_value(group, drawn), *decisions)
 
 
@@ -185,8 +181,7 @@ def _label_value(group: items.Group, drawn: items.DrawnSchedule) -> list[str]:
     lines = [f"{value}  {fold.shorten(place, 30)}".strip()]
     if group.constants:
         lines.append(fold.shorten("const " + ", ".join(group.constants)))
-    if group.last.ambient:
-        lines.append(star_ranges(group.last.ambient))
+    lines.append(star_ranges(group.last.ambient))
     return [line for line in lines if line]
 
 

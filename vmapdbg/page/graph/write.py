@@ -58,10 +58,8 @@ def write_graph(
         level = drawing.list_levels()[0]
         graph = drawing.build(level)
         notes += drawing.list_notes(graph, level)
-        if kind == "dot":
-            write_output(target, write_dot(graph))
-        else:
-            write_output(target, dump_document(replace(graph, notes=tuple(notes))))
+        text = write_dot(graph) if kind == "dot" else dump_document(replace(graph, notes=tuple(notes)))
+        write_output(target, text)
     return notes
 
 
@@ -170,10 +168,8 @@ class Drawing:
             entries.append(LegendEntry(sample, "realized, with the reason", realized=True))
         if any(node.alert for node in graph.nodes if node.kind == "kept"):
             entries.append(LegendEntry("kept", "loses a batch range", alert=True))
-        if model.REMOVED in marks:
-            entries.append(LegendEntry(sample, "- only before", model.REMOVED))
-        if model.ADDED in marks:
-            entries.append(LegendEntry(sample, "+ only after", model.ADDED))
+        sides = LegendEntry(sample, "- only before", model.REMOVED), LegendEntry(sample, "+ only after", model.ADDED)
+        entries += [entry for entry in sides if entry.mark in marks]
         return replace(graph, legend=tuple(entries) if self.stage.legend else ())
 
     def draw(self, kind: str) -> bytes:
@@ -191,9 +187,7 @@ class Drawing:
                 left -= time.monotonic() - begun
                 continue
             self.notes += notes
-            if kind == "svg":
-                return style_svg(picture.decode("utf-8"), graph).encode("utf-8")
-            return picture
+            return style_svg(picture.decode("utf-8"), graph).encode("utf-8") if kind == "svg" else picture
         raise GraphError("the graph is too large to draw: use --around NODE with --depth N, or write .dot or .json")
 
     def _list_attempts(self) -> Iterator[tuple[Graph, int, float, str]]:
@@ -228,14 +222,11 @@ class Drawing:
     def list_levels(self) -> tuple[int, ...]:
         """Returns the levels of folding to try: the asked level, or all."""
         levels = range(self.stage.levels)
-        if self.fold is not None:
-            return (min(self.fold, levels[-1]),)
-        return tuple(levels)
+        return tuple(levels) if self.fold is None else (min(self.fold, levels[-1]),)
 
     def list_notes(self, graph: Graph, level: int) -> Iterator[str]:
         """Yields notes on what is folded or left out, and how to draw it."""
-        folded = +Counter(graph.folded)
-        if folded:
+        if folded := +Counter(graph.folded):
             parts = ", ".join(f"{count:,} {why}" for why, count in folded.most_common())
             yield f"folded {folded.total():,} of {folded.total() + self.drawn:,} nodes: {parts}"
         if level and self.fold is None and graph.folded:

@@ -149,13 +149,10 @@ class _Drawer:
                 names, said = part.hidden[node.id], "; ".join(node.lines)
             rows = [row for name in names for row in self.rows.get((index, int(name.removeprefix("kernel"))), ())]
             marks = [_MARKS[row.change.status] for _, row in rows if row.change.status in _MARKS]
-            if node.alert:
-                classes.append("alert")
-            classes += marks[:1]
+            classes += ["alert"] * node.alert + marks[:1]
             if node.kind in ("kernel", "folded"):
                 classes.append(f"w{round(node.weight * _SHADES)}")
-            attributes = {"class": " ".join(classes), "tabindex": "0", "role": "button"}
-            attributes["aria-label"] = clean_text(said)
+            attributes = {"class": " ".join(classes), "tabindex": "0", "role": "button", "aria-label": clean_text(said)}
             if rows:
                 attributes["data-kernels"] = " ".join(dict.fromkeys(str(number) for number, _ in rows))
             if node.id in part.opens:
@@ -206,13 +203,7 @@ def _fold(graph: Graph, pair: DrawnPair) -> tuple[Folded, list[str]]:
 _SHADES = 5
 _SVG = "{http://www.w3.org/2000/svg}"
 # what is taken from Graphviz: tag -> attributes
-_TAKEN = {
-    "path": ("d",),
-    "polygon": ("points",),
-    "polyline": ("points",),
-    "ellipse": ("cx", "cy", "rx", "ry"),
-    "text": ("x", "y"),
-}
+_TAKEN = {"path": "d", "polygon": "points", "polyline": "points", "ellipse": "cx cy rx ry", "text": "x y"}
 _FRACTION = re.compile(r"-?\d+\.\d+")
 _NUMBERS = re.compile(r"[-+.,\d\sA-Za-z]*")
 
@@ -240,7 +231,7 @@ def _copy_shapes(part: ElementTree.Element, into: ElementTree.Element) -> None:
         if tag not in _TAKEN:
             continue
         taken: dict[str, str] = {}
-        for name in _TAKEN[tag]:
+        for name in _TAKEN[tag].split():
             text = element.get(name, "")
             if _NUMBERS.fullmatch(text):
                 # a step smaller than a tenth of a point cannot be seen

@@ -41,10 +41,6 @@ class CodeLine:
     says: str = ""
     codes: tuple[str, ...] = ()
 
-    @property
-    def text(self) -> str:
-        return "".join(text for _, text in self.parts)
-
 
 @dataclass(frozen=True)
 class CodeRow:
@@ -130,8 +126,7 @@ class _Sources:
     """Adds sources to rows as long as the page does not become too large."""
 
     def __init__(self, view: View, name_node: Callable[[str, NodeKey], str]) -> None:
-        self.command = "diff" if view.is_pair else "show"
-        self.name_node = name_node
+        self.command, self.name_node = "diff" if view.is_pair else "show", name_node
         self.left = _MOST_SOURCE
         self.findings = {"before": Findings(view.before.findings), "after": Findings(view.after.findings)}
 
@@ -183,7 +178,7 @@ def _split_source(kernel: Kernel, node: str, findings: Iterable[Finding]) -> Ite
 
 
 def _join_lines(lines: Iterable[CodeLine]) -> str:
-    return "\n".join(line.text for line in lines)
+    return "\n".join("".join(text for _, text in line.parts) for line in lines)
 
 
 def _pair_lines(before: Sequence[CodeLine], after: Sequence[CodeLine], names: Collection[str]) -> list[CodeRow]:

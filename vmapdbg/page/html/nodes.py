@@ -78,9 +78,7 @@ class Explainer:
 
     def name(self, side: str, key: NodeKey) -> str:
         """Returns the name of a node in the page: `0:48`, or `b0:48` if only before has it."""
-        if side == "after":
-            return name_node(key)
-        return self._names.get(key, f"b{name_node(key)}")
+        return name_node(key) if side == "after" else self._names.get(key, f"b{name_node(key)}")
 
     def add(self, side: str, key: NodeKey, numbers: Iterable[int] = ()) -> None:
         """Has the page explain a node, if the schedule has it. `numbers` are rows of kernels that compute it."""
@@ -165,7 +163,6 @@ def _say(explanation: Explanation, texts: Texts) -> tuple[int, Steps]:
     """The title of an explanation and its steps, as numbers of texts."""
     steps: Steps = []
     for step in explanation.steps:
-        numbers = list(map(texts.number, (*step.sentences, *step.alerts)))
-        if numbers:
+        if numbers := list(map(texts.number, (*step.sentences, *step.alerts))):
             steps.append([texts.number(step.topic), *numbers])
     return texts.number(explanation.title), steps

@@ -57,11 +57,7 @@
     }
     showLitBox(from);
     // a box has no name
-    writeAddress(kind === "box" ? "" : `${kind}=${id}`);
-  }
-
-  function writeAddress(place) {
-    history.replaceState(null, "", `#${place}`);
+    history.replaceState(null, "", kind === "box" ? "#" : `#${kind}=${id}`);
   }
 
   function mark(element, isLit, isChosen) {
@@ -77,13 +73,11 @@
   function clear() {
     clearMarks();
     $("why").hidden = true;
-    writeAddress("");
+    history.replaceState(null, "", "#");
   }
 
-  const firstLit = (root) => root.querySelector(".chosen") || root.querySelector(".lit");
-
   function scrollToLit(frame) {
-    const first = firstLit(frame);
+    const first = frame.querySelector(".chosen") || frame.querySelector(".lit");
     if (first) scrollTo(frame, first.querySelector("summary") || first);
   }
 

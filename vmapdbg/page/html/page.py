@@ -77,9 +77,7 @@ def render_report(
 
 def _clean(value: Any) -> Any:
     """Escapes what a document cannot hold, and what would turn a line around."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return clean_text(value)
-    return value
+    return clean_text(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 _FILTERS: dict[str, Callable[..., str]] = {
@@ -108,9 +106,7 @@ class Report:
     """What the template asks for about a view."""
 
     def __init__(self, view: View, files: Sequence[SourceFile], files_before: Sequence[SourceFile]) -> None:
-        self.view = view
-        self.is_pair = view.is_pair
-        self.before, self.after = view.before, view.after
+        self.view, self.is_pair, self.before, self.after = view, view.is_pair, view.before, view.after
         rows = sorted(group_kernels(view, unchanged=True), key=lambda row: view.is_pair and not row.is_changed)
         self.changed = sum(row.is_changed for row in rows)
         self.cost = sum_kernels(view.after)
@@ -146,15 +142,12 @@ class Report:
     def node_of(self, finding: Finding) -> str:
         """The name of a finding's node, nothing if the page does not explain it."""
         name = f"{finding.schedule}:{finding.node}"
-        if self.is_pair or name not in self.explainer.nodes:
-            return ""
-        return name
+        return "" if self.is_pair or name not in self.explainer.nodes else name
 
     def list_errors(self) -> list[tuple[str, Any]]:
         """The errors that ended a run, with the name of its side."""
-        both = [("before: ", self.before.error), ("after: ", self.after.error)]
-        sides = both if self.is_pair else [("", self.after.error)]
-        return [(name, error) for name, error in sides if error is not None]
+        sides = {"before: ": self.before.error, "after: ": self.after.error} if self.is_pair else {"": self.after.error}
+        return [(name, error) for name, error in sides.items() if error is not None]
 
     def list_findings(self) -> list[tuple[str, list[tuple[Finding, int]]]]:
         """The findings of one run; of two runs the `new` and the `gone` findings. Each has its count."""

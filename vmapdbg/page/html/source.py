@@ -73,9 +73,7 @@ def collect_notes(view: View) -> dict[str, LineNotes]:
         # of two runs only changes
         if row.line and not (view.is_pair and row.before.nodes == row.after.nodes):
             notes[row.line].remarks.append(row)
-    new, gone = view.after.findings, ()
-    if view.is_pair:
-        new, gone = view.diff.findings_new, view.diff.findings_gone
+    new, gone = (view.diff.findings_new, view.diff.findings_gone) if view.is_pair else (view.after.findings, ())
     for finding in new:
         if finding.line is not None:
             notes[finding.line].findings.append(finding)
@@ -210,6 +208,4 @@ def split_code(text: str | None, language: str | None, plain: Collection[str] = 
             if piece:
                 lines[-1].append((style, piece))
     # a lexer may change the text: then show it without colours
-    if ["".join(part for _, part in line) for line in lines] != written:
-        return plainly
-    return [*lines]
+    return plainly if ["".join(part for _, part in line) for line in lines] != written else [*lines]

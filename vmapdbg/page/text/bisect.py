@@ -37,12 +37,10 @@ def _end_page(
     page: Page, tried: Iterable[tuple[str, str, str]], changes: CaptureDiff | None = None, title: str = ""
 ) -> None:
     """Adds all that was tried, and with a title what the decision or commit that was found changes."""
-    page.add()
-    page.add(("tried", "dim"))
+    page.add(("tried", "dim"), gap=True)
     _add_runs(page, tried)
     if changes is not None:
-        page.add()
-        page.add((title, "dim"))
+        page.add((title, "dim"), gap=True)
     page.print()
     if changes is not None:
         print_diff(changes, page.console)

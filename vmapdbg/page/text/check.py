@@ -17,17 +17,11 @@ from vmapdbg.page import check_sentences as say
 from vmapdbg.page.claims import CHECKED, OPEN, claim, count_things, say_ended, say_left
 from vmapdbg.page.format import Places, format_shape
 from vmapdbg.page.number_sentences import describe_gradient, describe_numbers, list_new_numbers
-from vmapdbg.page.sentences import (
-    describe_crash,
-    describe_error,
-    describe_expected,
-    describe_left_out,
-    describe_unwritten,
-)
+from vmapdbg.page.sentences import describe_crash, describe_error, describe_expected, describe_left_out
 from vmapdbg.page.text.layout import ALERT, Page
 
-_MOST_TESTS = 3
-_MOST_REASONS = 12
+_MOST_OUTPUTS, _MOST_SKIPPED, _MOST_NODES = 3, 3, 6
+_MOST_TESTS, _MOST_REASONS = 3, 12
 TITLES = {
     findings.OVERWRITTEN: "overwritten input",
     findings.LIVE_CHANGED: "overwritten tensor",
@@ -41,9 +35,6 @@ TITLES = {
     findings.NUMBERS["lost-digits"]: "lost digits",
     findings.NUMBERS["unwritten"]: "read but never written",
 }
-_MOST_OUTPUTS = 3
-_MOST_SKIPPED = 3
-_MOST_NODES = 6
 _NUMBERS = {
     "not-finite": "with NaN or infinity",
     "lost-digits": "with lost digits",
@@ -75,34 +66,28 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     failed = sum(check.failed is not None for check in report.schedules)
     lost = sum(len(check.lost) for check in report.schedules)
     wrong_gradients = sum(len(call.wrong) for check in report.schedules for call in check.gradients)
+    bad = any(one.is_finding for check in report.schedules for one in check.numbers)
     verdict = claim(CHECKED, account, say_ended(capture))
     if wrong:
         verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
-    elif wrong_gradients or any(one.lost or one.cut or one.unwritten or _makes_bad(one) for one in report.schedules):
+    elif wrong_gradients or bad or any(one.lost or one.cut or one.unwritten for one in report.schedules):
         verdict = claim(CHECKED._replace(good=CHECKED.partly), account, say_ended(capture))[0], OPEN
-    faults = f", {format_plural(lost, 'write')} lost" if lost else ""
-    if wrong_gradients:
-        faults += f", {format_plural(wrong_gradients, 'gradient')} wrong"
+    faults = [(lost, "write", "lost"), (wrong_gradients, "gradient", "wrong")]
     for kind, about in _NUMBERS.items():
-        if count := sum(one.outputs for check in report.schedules for one in check.numbers if one.kind == kind):
-            faults += f", {format_plural(count, 'value')} {about}"
-    if failed:
-        faults += f", {format_plural(failed, 'schedule')} failed"
-    page.add((capture.snippet, "bold"), "  ", verdict, (faults, ALERT), (say_left(CHECKED, account.left), "yellow"))
+        count = sum(one.outputs for check in report.schedules for one in check.numbers if one.kind == kind)
+        faults.append((count, "value", about))
+    faults.append((failed, "schedule", "failed"))
+    said = "".join(f", {format_plural(count, noun)} {about}" for count, noun, about in faults if count)
+    page.add((capture.snippet, "bold"), "  ", verdict, (said, ALERT), (say_left(CHECKED, account.left), "yellow"))
     if report.left:
         total = format_plural(len(report.schedules) + report.left, "schedule")
         page.add((f"stopped: {report.left} of {total} not compared", "yellow"), indent=2)
     if outputs:
         runs = format_plural(sum(check.evaluations for check in report.schedules), "graph")
         page.add((f"compared with the numpy reference ({runs} run)", "dim"), indent=2)
-    excused = [output.comparison.status for output in outputs if output.comparison.status in _EXCUSED]
-    if excused:
+    if excused := [output.comparison.status for output in outputs if output.comparison.status in _EXCUSED]:
         counts = [f"{excused.count(status)} {word}" for status, word in _EXCUSED.items() if status in excused]
         page.add((f"{len(excused)} not equal to the bit: {', '.join(counts)}", "dim"), indent=2)
-
-
-def _makes_bad(check: ScheduleCheck) -> bool:
-    return any(one.is_finding for one in check.numbers)
 
 
 def _print_graph_error(page: Page, capture: Capture) -> None:
@@ -128,7 +113,7 @@ def _print_schedule(
             page.add(say.STOCK_RUNS, indent=2)
     for left in (*check.lost, *check.cut):
         page.add((describe_left_out(left), ALERT), page.place(left.line), indent=2)
-    page.add_each(map(describe_unwritten, check.unwritten), ALERT, indent=2)
+    page.add_each(map(say.describe_unwritten, check.unwritten), ALERT, indent=2)
     for one in (one for call in check.gradients for one in call.wrong):
         page.add((describe_gradient(one), ALERT), page.place(one.op_line), indent=2)
     for fault in numbers:
@@ -155,8 +140,7 @@ def _print_failure(page: Page, index: ScheduleIndex, check: ScheduleCheck) -> No
     sentences = describe_crash(check.crash)
     page.add_each(sentences[:1], indent=2)
     page.add_each(sentences[1:], indent=4)
-    nodes = list(filter(None, map(index.node, check.crash.nodes if check.crash is not None else ())))
-    if nodes:
+    if nodes := list(filter(None, map(index.node, check.crash.nodes if check.crash is not None else ()))):
         page.add("it was busy with", indent=2)
     for node in page.first(nodes, _MOST_NODES, "and {} more", indent=4, style=""):
         page.add((f"{node.op} {node.id}", "bold"), page.place(node.line), indent=4)
@@ -169,8 +153,7 @@ def _print_output(page: Page, capture: Capture, check: ScheduleCheck, output: Ou
     head = f"{say.name_output(output)} {format_shape(output.shape)} {output.dtype}"
     page.add(f"{head}: ", (_count_wrong(found), ALERT), indent=2)
     page.add(_describe_first(found), indent=4)
-    if found.pattern_data is not None:
-        page.add(say.describe_pattern(found.pattern_data), indent=4)
+    page.add_each(map(say.describe_pattern, filter(None, [found.pattern_data])), indent=4)
     for sentence in say.explain_output(index_of(capture.schedules[check.schedule]), check, output):
         page.add((sentence.text, ALERT), page.place(sentence.line), indent=4)
     tolerance, about = found.tolerance, "compared exactly"
@@ -182,9 +165,7 @@ def _print_output(page: Page, capture: Capture, check: ScheduleCheck, output: Ou
 
 
 def _count_wrong(found: Comparison) -> str:
-    if found.total == 1:
-        return "wrong"
-    return f"{found.wrong:,} of {found.total:,} elements wrong"
+    return "wrong" if found.total == 1 else f"{found.wrong:,} of {found.total:,} elements wrong"
 
 
 def _describe_first(found: Comparison) -> str:
@@ -194,12 +175,11 @@ def _describe_first(found: Comparison) -> str:
 
 def _print_blame(page: Page, capture: Capture, check: ScheduleCheck) -> None:
     """Prints the first wrong buffer, and the buffers not compared: the first wrong one may be among them."""
-    buffer = check.first_wrong_buffer
-    if buffer is None:
+    if check.first_wrong_buffer is not None:
+        _print_first_wrong(page, capture, check, check.first_wrong_buffer)
+    else:
         reason = "is wrong" if check.buffers else "was kept"
         page.add(f"first wrong buffer: not found, no buffer between its kernels {reason}", indent=2)
-    else:
-        _print_first_wrong(page, capture, check, buffer)
     skipped = [buffer for buffer in check.buffers if buffer.comparison is None]
     for buffer in page.first(skipped, _MOST_SKIPPED, "and {} more", indent=4, style="yellow"):
         page.add((f"node {buffer.node} was not compared: {buffer.reason}", "yellow"), indent=4)
@@ -223,8 +203,7 @@ def _print_first_wrong(page: Page, capture: Capture, check: ScheduleCheck, buffe
         page.add((sentence.text, style), page.place(sentence.line), indent=4)
     if node is not None and node.realized is not None:
         page.add(f"{index.name_decision(node)}: {node.realized.reason}: {node.realized.detail}", indent=4)
-    made = index.bufferizes.get(buffer.node)
-    if made is not None:
+    if made := index.bufferizes.get(buffer.node):
         page.add(f"BUFFERIZE closes {', '.join(made.closed_ranges) or 'no range'}: {made.reason}", indent=4)
     if capture.patches_off:
         page.add((f"patches off: {capture.patches_off}", "yellow"), indent=4)

@@ -279,9 +279,7 @@ def _list_notes(view: ScheduleView, item: BufferizeChange) -> list[Piece]:
     if not view.is_pair:
         return notes
     if before is not None and after is not None and {"outcome", "reason"} & set(item.changed):
-        reason = before.reason
-        if before.decided is not None:
-            reason = say_reason(before.decided, view.side_names["before"])
+        reason = say_reason(before.decided, view.side_names["before"]) if before.decided is not None else before.reason
         notes.append(view.page.join((f"- {before.outcome}", BEFORE), f": {reason}"))
         notes.append(view.page.join((f"+ {after.outcome}", AFTER), f": {after.reason}"))
     was = "!! before, ambient {} was NOT closed: only one iteration of it survived"

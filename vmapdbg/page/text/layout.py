@@ -57,9 +57,7 @@ class Page:
 
     def read(self, part: Piece) -> Text:
         """Returns a part as a Text."""
-        if isinstance(part, Text):
-            return part
-        return self.text(part) if isinstance(part, str) else self.text(*part)
+        return part if isinstance(part, Text) else self.text(part) if isinstance(part, str) else self.text(*part)
 
     def join(self, *parts: Piece) -> Text:
         """Returns the parts as one Text."""
@@ -71,9 +69,7 @@ class Page:
 
     def change(self, before: str, after: str, ratio: str = "") -> Text:
         """Returns `before -> after` in two colours, or the value alone if both sides are the same."""
-        if before == after:
-            return self.text(after)
-        return self.join((before, BEFORE), " -> ", (after, AFTER), ratio)
+        return self.text(after) if before == after else self.join((before, BEFORE), " -> ", (after, AFTER), ratio)
 
     def label(self, name: str, value: Piece) -> Text:
         """Returns a value after its name, if it has one, which is dim; nothing for an empty value."""
@@ -90,22 +86,20 @@ class Page:
 
     # *** lines
 
-    def add(self, *parts: Piece, indent: int = 0, hang: int = 2) -> None:
-        """Adds the parts, wrapped, after `indent` spaces, `hang` more after the first line; no parts: an empty line."""
-        self.lines += self.wrap(*parts, indent=indent, hang=hang)
+    def add(self, *parts: Piece, indent: int = 0, hang: int = 2, gap: bool = False) -> None:
+        """Adds the parts, wrapped, `hang` more spaces after the first line, below a `gap`; no parts: an empty line."""
+        self.lines += [Text()] * gap + self.wrap(*parts, indent=indent, hang=hang)
 
     def head(self, title: str, *about: Piece) -> None:
         """Adds an empty line, the title of a section, and a few words about it, which are dim if they have no style."""
         words = [(part, "dim") if isinstance(part, str) else part for part in about]
-        self.lines.append(Text())
-        self.add((title, "bold"), "  " if about else "", *words)
+        self.add((title, "bold"), "  " if about else "", *words, gap=True)
 
     def rule(self, *parts: Piece) -> None:
         """Adds an empty line, and a heading with a line drawn to the end of the page, at most 100 columns wide."""
         heading = self.join(*parts, " ")
         heading.append("=" * (min(self.width, _WIDEST_RULE) - heading.cell_len), style="bold")
-        self.lines.append(Text())
-        self.add(heading, hang=3)
+        self.add(heading, hang=3, gap=True)
 
     def first(
         self, items: Sequence[_T], most: int, more: str, *, noun: str = "", indent: int = 2, style: str = "dim"
@@ -130,10 +124,10 @@ class Page:
         if len(head) == 1 or not hang:
             return [_indent(line, indent) for line in head]
         # the first line has `hang` more columns than the others, so the rest is folded again
-        first, rest = head[0], text[len(head[0].plain) :]
+        rest = text[len(head[0].plain) :]
         rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
         more = _fold(self.console, rest, self.width - indent - hang)
-        return [_indent(first, indent), *(_indent(line, indent + hang) for line in more)]
+        return [_indent(head[0], indent), *(_indent(line, indent + hang) for line in more)]
 
     def print(self) -> None:
         """Prints the lines that were added since the last call."""
@@ -143,11 +137,8 @@ class Page:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yields each line as it is: no padding to the width, no second wrapping."""
         for line in self.lines:
-            if console.color_system is None:
-                yield Segment(line.plain.rstrip() + "\n")
-                continue
             line.rstrip()
-            yield from line.render(console, end="\n")
+            yield from [Segment(f"{line.plain}\n")] if console.color_system is None else line.render(console, end="\n")
 
     def table(
         self, rows: Iterable[Row], most: int = sys.maxsize, more: str = "", *, noun: str = "", indent: int = 2
@@ -207,7 +198,7 @@ class _Table:
     def _lay_out_row(self, row: Row, texts: Sequence[Text]) -> Iterator[Text]:
         page, cells = self.page, {i: texts[i] for i in self.widths}
         # a cell that would fold many times goes below, too, and has the whole width there
-        long = [i for i, cell in cells.items() if len(self._fold_cell(i, cell)) > _MOST_FOLDS]
+        long = [i for i, cell in cells.items() if len(_fold(page.console, cell, self.widths[i])) > _MOST_FOLDS]
         facts: list[Text] = []
         notes: list[Text] = []
         for i in self.used:
@@ -221,19 +212,14 @@ class _Table:
         for line in self._lay_out_cells(cells):
             line.stylize_before(row.style)
             yield line
-        hang = self.indent
-        if self.widths:
-            hang += next(iter(self.widths.values())) + _GAP
-        hang = min(hang, page.width // 3)
+        first = [width + _GAP for width in self.widths.values()][:1]
+        hang = min(self.indent + sum(first), page.width // 3)
         packed = _pack([*facts, *filter(None, map(page.read, row.facts))], page.width - hang)
         for note in filter(None, [*notes, *packed, *map(page.read, row.notes)]):
             yield from page.wrap(note, indent=hang, hang=2)
 
-    def _fold_cell(self, i: int, cell: Text) -> list[Text]:
-        return _fold(self.page.console, cell, self.widths[i])
-
     def _lay_out_cells(self, cells: dict[int, Text]) -> Iterator[Text]:
-        folded = {i: self._fold_cell(i, cells[i]) for i in self.widths}
+        folded = {i: _fold(self.page.console, cells[i], width) for i, width in self.widths.items()}
         for cells_of_line in zip_longest(*folded.values(), fillvalue=Text()):
             line = Text(" " * self.indent)
             for i, cell in zip(folded, cells_of_line, strict=True):
@@ -252,8 +238,7 @@ class _Table:
                 del widths[i]
         free = room - _GAP * (len(widths) - 1) - sum(widths.values())
         while free < 0 and max(widths.values()) > _NARROWEST:
-            widest = max(widths, key=lambda i: widths[i])
-            widths[widest] -= 1
+            widths[max(widths, key=lambda i: widths[i])] -= 1
             free += 1
         # The columns that want least are filled first, so that one endless cell does not starve the others.
         short = sorted((i for i in widths if widths[i] < natural[i]), key=lambda i: natural[i] - widths[i])
@@ -274,9 +259,8 @@ def _pack(facts: Sequence[Text], width: int) -> list[Text]:
     lines: list[Text] = []
     for fact in facts:
         if lines and lines[-1].cell_len + len(_BETWEEN) + fact.cell_len <= width:
-            lines[-1] = Text(_BETWEEN).join([lines[-1], fact])
-        else:
-            lines.append(fact)
+            fact = Text(_BETWEEN).join([lines.pop(), fact])
+        lines.append(fact)
     return lines
 
 

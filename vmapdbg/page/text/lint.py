@@ -56,8 +56,7 @@ def print_explanation(code: str, title: str, severity: str, explanation: str, co
     page.width = min(page.width, 100)
     page.add((code, "bold"), f"  {title} ({severity})", hang=0)
     for paragraph in explanation.strip().split("\n\n"):
-        page.add()
-        page.add(" ".join(paragraph.split()), hang=0)
+        page.add(" ".join(paragraph.split()), hang=0, gap=True)
     page.print()
 
 
@@ -103,12 +102,10 @@ def _print_finding(
 def _kernel_line(schedule: Schedule | None, finding: Finding) -> tuple[str, str]:
     """Returns the line of the kernel that a finding is about, and its name; an empty line if it is not known."""
     kernel = schedule and index_of(schedule).kernel(finding.number)
-    if kernel is None or finding.source_line is None:
+    number, lines = finding.source_line or 0, [] if kernel is None else kernel.source.split("\n")
+    if kernel is None or not 0 < number <= len(lines):
         return "", ""
-    lines = kernel.source.split("\n")
-    if not 0 < finding.source_line <= len(lines):
-        return "", ""
-    return f"{kernel.target}:{finding.source_line}", lines[finding.source_line - 1].strip()
+    return f"{kernel.target}:{number}", lines[number - 1].strip()
 
 
 def _describe_place(schedule: Schedule | None, finding: Finding) -> str:

@@ -82,10 +82,7 @@ def _list_sources(view: ScheduleView, shown: Sequence[Node]) -> dict[int, set[in
     for node in sorted(view.schedule.nodes, key=lambda node: node.id):
         found = reached.setdefault(node.id, set())
         for src in node.src:
-            if src in rows:
-                found.add(src)
-            else:
-                found |= reached.get(src, set())
+            found |= {src} if src in rows else reached.get(src, set())
     return reached
 
 
@@ -137,9 +134,7 @@ def _print_ranges(view: ScheduleView, shown: list[Node]) -> None:
     wanted = [item for item in view.schedule.ranges if view.page.show_all or item.name in named]
     for items in group_equal(sorted(wanted, key=lambda item: not item.vmap), lambda item: (item.vmap, item.axis_type)):
         sizes = "  ".join(f"{item.name}={item.size}" for item in items)
-        kind, style = items[0].axis_type, ""
-        if items[0].vmap:
-            kind, style = f"vmap {kind}", VMAP
+        kind, style = (f"vmap {items[0].axis_type}", VMAP) if items[0].vmap else (items[0].axis_type, "")
         view.page.add((f"{kind:<9} ", "dim"), (sizes, style), indent=2, hang=10)
     if any(node.ambient for node in shown):
         view.page.add(("* ambient: the value depends on it, its own ranges do not hold it", "dim"), indent=2)
@@ -185,9 +180,7 @@ def _format_change(view: ScheduleView, group: list[NodeChange]) -> Row:
 def _format_lone_node(view: ScheduleView, node: Node, *, before: bool) -> Row:
     ranges = _describe(view, node, ["in_ranges"], is_before=before)
     text = Text(" | ").join([ranges, *_list_decisions(view, node, is_before=before)])
-    name, sides = (f"+{node.id}", AFTER), ("", text)
-    if before:
-        name, sides = (f"-{node.id}", BEFORE), (text, "")
+    name, sides = ((f"-{node.id}", BEFORE), (text, "")) if before else ((f"+{node.id}", AFTER), ("", text))
     return _make_row(name, node.op, format_shape(node.shape), *sides, view.places.format(node.line))
 
 
@@ -274,7 +267,6 @@ def _print_lacking(view: ScheduleView) -> None:
     """Names the ranges that the pass's own map lacks: it has fewer for a node than the node's value depends on."""
     entries = {entry.node: entry.ranges for entry in view.schedule.vmap_map}
     lacking = {node.id: set(node.ambient).difference(entries.get(node.id, ())) for node in view.schedule.nodes}
-    names = ", ".join(sorted(set[str]().union(*lacking.values())))
-    if names:
+    if names := ", ".join(sorted(set[str]().union(*lacking.values()))):
         ids = format_ids(number for number, ranges in lacking.items() if ranges)
         view.page.add((f"!! it lacks {names}, on which nodes {ids} depend", ALERT), indent=2, hang=3)

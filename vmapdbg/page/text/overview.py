@@ -29,16 +29,10 @@ from vmapdbg.page.text.memory import add_memory_line
 from vmapdbg.page.text.view import MARKS, count_distinct, describe_totals, format_output
 from vmapdbg.page.view import View
 
-_MOST_ROWS = 10
-_MOST_RULES = 8
-_MOST_PROGRAMS = 5  # of one run, which fills a page
-_MOST_REASONS = 4
-_MOST_SHARES = 8
-_MOST_OF_PART = 7
-_MOST_PLACES = 3
-_MOST_NAMES = 4
-_MOST_OUTPUTS = 3
-_MOST_FUNCTIONS = 24
+_MOST_ROWS, _MOST_PROGRAMS = 10, 5  # kernels of two runs, and of one run, which fills a page
+_MOST_RULES, _MOST_REASONS = 8, 4  # so with what asks for buffers
+_MOST_SHARES, _MOST_OF_PART, _MOST_FUNCTIONS = 8, 7, 24
+_MOST_PLACES, _MOST_NAMES, _MOST_OUTPUTS = 3, 4, 3
 _LEAST_SHARE = 0.01
 _PARTS = {
     "importing": "importing tinygrad",
@@ -67,8 +61,7 @@ def add_overview(view: View, page: Page, hidden: str) -> None:
         printer.add_lines()
     printer.add_rules(_MOST_RULES if view.is_pair else _MOST_REASONS)
     printer.add_findings()
-    page.add()
-    page.add((hidden, "dim"))
+    page.add((hidden, "dim"), gap=True)
 
 
 def add_part(view: View, page: Page, asked: str) -> None:
@@ -98,8 +91,7 @@ class Overview:
             f"{round_count(total.ops)} ops executed",
             f"{format_bytes(total.bytes)} moved",
         ]
-        if total.seconds:
-            parts.append(f"{format_seconds(total.seconds)} in kernels")
+        parts += [f"{format_seconds(total.seconds)} in kernels"] * (total.seconds > 0)
         self.page.head("Overview", Text(", ".join(parts)))
 
     def add_timing(self) -> None:
@@ -172,11 +164,8 @@ class Overview:
         """Returns the cells of the time and its share, empty if nothing was timed."""
         if self.view.is_pair or not self.total.seconds:
             return []
-        share = format_share(cost.seconds, self.total.seconds)
-        return [
-            Cell("time", format_seconds(cost.seconds), right=True, comfort=7),
-            Cell("of all", share, right=True, comfort=6),
-        ]
+        share = Cell("of all", format_share(cost.seconds, self.total.seconds), right=True, comfort=6)
+        return [Cell("time", format_seconds(cost.seconds), right=True, comfort=7), share]
 
     def add_changed_schedules(self) -> None:
         """Adds how much changed, which the verdict does not say."""
@@ -252,10 +241,8 @@ class Overview:
         if self.view.is_pair:
             ops = self.page.compare(before.ops, after.ops, round_count)
             moves = self.page.compare(before.bytes, after.bytes, format_bytes)
-            return [
-                Cell("ops", ops, right=True, comfort=24, most=26, leaves=ops_leave),
-                Cell("moves", moves, right=True, comfort=30, most=34, leaves=moves_leave),
-            ]
+            first = Cell("ops", ops, right=True, comfort=24, most=26, leaves=ops_leave)
+            return [first, Cell("moves", moves, right=True, comfort=30, most=34, leaves=moves_leave)]
         moved = format_share(after.bytes, self.total.bytes)
         return [
             Cell("ops", round_count(after.ops), right=True, comfort=8),

@@ -134,8 +134,7 @@ def print_part(view: View, console: Console, asked: str, hidden: str) -> None:
         if cut := page.lines[start + room :]:
             del page.lines[start + room :]
             page.add((f"... {format_plural(len(cut), 'line')} more: --only source", "dim"))
-    page.add()
-    page.add((hidden, "dim"))
+    page.add((hidden, "dim"), gap=True)
     page.print()
 
 
@@ -180,13 +179,10 @@ def _print_brief(run: views.RunView, items: Sequence[tuple[ScheduleDiff, str]]) 
 def _print_header(capture: Capture, console: Console, *, show_all: bool = False) -> Page:
     """Prints the head of one run; returns the page for the rest."""
     page = Page(console, Places.of(capture), show_all=show_all)
-    kernels = len(capture.kernels)
-    summary = f"{say_shown(capture)}{format_plural(len(capture.schedules), 'schedule')}"
-    summary += f", {format_plural(kernels, 'kernel')}"
-    if capture.findings:
-        summary += f", {format_plural(len(capture.findings), 'finding')}"
+    counts = [format_plural(len(capture.schedules), "schedule"), format_plural(len(capture.kernels), "kernel")]
+    counts += [format_plural(len(capture.findings), "finding")] * bool(capture.findings)
     left = say_left(SHOWN, account_of_shown(capture).left)
-    page.add((capture.snippet, "bold"), f"  {summary}", (left, "yellow"), hang=12)
+    page.add((capture.snippet, "bold"), f"  {say_shown(capture)}{', '.join(counts)}", (left, "yellow"), hang=12)
     for label, fact in _list_facts(capture, page.places):
         page.add((f"{label:<12}", "dim"), fact, hang=12)
     if capture.error is not None:
@@ -205,8 +201,8 @@ def _add_headline(page: Page, capture: Capture) -> None:
     total, first = sum_kernels(capture), rows[0]
     share, place = format_share(first.after.ops, total.ops), page.places.format_first(list(first.lines), 1)
     most = f"; {share} of the ops in {first.kernel.name}{format_known(', {}', place)}" * (len(rows) > 1 and share != "")
-    page.add()
-    page.add((f"{round_count(total.ops)} ops executed, {format_bytes(total.bytes)} moved{most}", "bold"))
+    work = f"{round_count(total.ops)} ops executed, {format_bytes(total.bytes)} moved"
+    page.add((work + most, "bold"), gap=True)
 
 
 def _list_facts(capture: Capture, places: Places) -> Iterator[tuple[str, Piece]]:
@@ -319,8 +315,7 @@ def _print_findings(page: Page, diff: CaptureDiff) -> None:
     if counts:
         page.head("Findings", ", ".join(counts))
     for sign, style, findings in (("-", BEFORE, diff.findings_gone), ("+", AFTER, diff.findings_new)):
-        more = f"{sign} {{}} more"
-        for found in page.first(findings, _MOST_FINDINGS, more, noun="finding", indent=0, style=style):
+        for found in page.first(findings, _MOST_FINDINGS, f"{sign} {{}} more", noun="finding", indent=0, style=style):
             page.add((f"{sign} ", style), page.finding(found, style=style), hang=4)
 
 
@@ -336,8 +331,7 @@ def _format_verdict(page: Page, diff: CaptureDiff) -> Text:
     if diff.values != "unknown":
         said = claim_values(diff.values, diff.account)
         parts.append(page.text(said, views.STATUS_STYLES.get(diff.values, "")))
-    moved = sum(item.not_deterministic for item in diff.schedules)
-    if moved:
+    if moved := sum(item.not_deterministic for item in diff.schedules):
         parts.append(page.text(f"{format_plural(moved, 'schedule')} not deterministic", ALERT))
     if diff.printed is not None and not diff.printed.equal and not diff.printed.left:
         parts.append(page.text("printed differently", ALERT))
@@ -372,14 +366,12 @@ def _describe_counts(page: Page, diff: CaptureDiff) -> list[Text]:
     every = format_plural(diff.after.totals.kernels, "kernel")
     if changed:
         return [page.text(f"{changed} of {every} changed")]
-    same = [page.text(f"{every} the same")]
     nodes = sum(len(item.nodes) for item in diff.schedules)
     buffers = sum(part.status != "unchanged" for item in diff.schedules for part in item.bufferizes)
-    if nodes:
-        same.append(page.text(f"{format_plural(nodes, 'node')} changed"))
-    if buffers:
-        same.append(page.text(f"{buffers} {diff.schedules[-1].buffer_op_after} changed"))
-    return same
+    said = [f"{every} the same"]
+    said += [f"{format_plural(nodes, 'node')} changed"] * bool(nodes)
+    said += [f"{buffers} {diff.schedules[-1].buffer_op_after} changed"] if buffers else []
+    return list(map(page.text, said))
 
 
 def add_sides(page: Page, before: Side | SuiteSide, after: Side | SuiteSide) -> None:
@@ -395,12 +387,10 @@ def _print_errors(page: Page, diff: CaptureDiff) -> None:
     if errors["before"] == errors["after"]:
         errors = {"both sides": diff.after.error}
     for name, error in errors.items():
-        if error is None:
-            continue
-        what = "died" if error.type == DIED else f"raised {error.type}"
-        page.add()
-        page.add((f"!! {name} {what}{page.places.format(error.line, ' at {}')}", ALERT), hang=3)
-        page.add_each(error.message.splitlines(), indent=3)
+        if error is not None:
+            what = "died" if error.type == DIED else f"raised {error.type}"
+            page.add((f"!! {name} {what}{page.places.format(error.line, ' at {}')}", ALERT), hang=3, gap=True)
+            page.add_each(error.message.splitlines(), indent=3)
 
 
 def _print_printed(page: Page, diff: CaptureDiff) -> None:

@@ -39,8 +39,7 @@ def print_source(view: ScheduleView) -> None:
         side = (item.after or item.before)[0]
         if not view.is_pair and side.kernel.failed is not None:
             # why tinygrad makes no program of the kernel
-            page.add()
-            page.add((f"#{side.number} has no program: {describe_error(side.kernel.failed)}", ALERT))
+            page.add((f"#{side.number} has no program: {describe_error(side.kernel.failed)}", ALERT), gap=True)
             page.add_each(describe_crash(side.kernel.failed.crash), indent=2)
             continue
         sources = _join_sources(item.before), _join_sources(item.after)
@@ -75,8 +74,7 @@ def _print_kernel(view: ScheduleView, side: KernelSide) -> None:
     findings = view.findings.about_kernel(view.pair.index, [side.number])
     for number, line in enumerate(lines, start=1):
         page.lines += _fold_line(line, page.width)
-        codes = [found.code for found in findings if found.source_line == number]
-        if codes:
+        if codes := [found.code for found in findings if found.source_line == number]:
             indent = len(line.plain) - len(line.plain.lstrip())
             page.add((f"^ {', '.join(codes)}", ALERT), indent=min(indent, page.width // 2))
 

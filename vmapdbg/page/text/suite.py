@@ -70,8 +70,7 @@ def print_suite(diff: SuiteDiff, console: Console, *, show_all: bool = False) ->
         if tests:
             page.head(f"Tests {where}", page.text(_name_tests(page, tests, _MOST_TESTS)))
     if diff.groups:
-        page.add()
-        page.add((_NOTE, "dim"))
+        page.add((_NOTE, "dim"), gap=True)
         command = f"vmapdbg diff {diff.before.folder} {diff.after.folder} --test '{diff.groups[0].example.test}'"
         page.add((f"One test in full: {command}", "dim"))
     page.print()

@@ -95,11 +95,9 @@ class ScheduleView:
     @cached_property
     def made(self) -> dict[str, dict[int, Bufferize]]:
         """The BUFFERIZEs of each side by the id of their node."""
-        sides: dict[str, dict[int, Bufferize]] = {"before": {}, "after": {}}
-        for item in self.whole.bufferizes:
-            sides["before"] |= {} if item.before is None else {item.before.node: item.before}
-            sides["after"] |= {} if item.after is None else {item.after.node: item.after}
-        return sides
+        every = self.whole.bufferizes
+        sides = {"before": [item.before for item in every], "after": [item.after for item in every]}
+        return {name: {made.node: made for made in side if made is not None} for name, side in sides.items()}
 
     @cached_property
     def side_names(self) -> dict[str, Names]:
@@ -123,12 +121,9 @@ class ScheduleView:
     @property
     def buffer_op(self) -> str:
         """tinygrad's name for a BUFFERIZE, of both sides if they differ."""
-        names: list[str] = []
-        if self.pair.before is not None:
-            names.append(self.pair.buffer_op_before)
-        if self.pair.after is not None:
-            names.append(self.pair.buffer_op_after)
-        return "/".join(dict.fromkeys(names))
+        pair = self.pair
+        sides = (pair.before, pair.buffer_op_before), (pair.after, pair.buffer_op_after)
+        return "/".join(dict.fromkeys(op for index, op in sides if index is not None))
 
     def names(self, names: Iterable[str], *, ambient: Collection[str] = ()) -> Text:
         """Returns range names as `rm1*, r4`: vmap ranges coloured, the `ambient` ones with a `*`."""
@@ -146,8 +141,8 @@ class ScheduleView:
                 parts += [self.names([name], ambient=ambient) for name in right[j:end_after]]
                 continue
             for sign, style, names in (("-", BEFORE, left[i:end]), ("+", AFTER, right[j:end_after])):
-                for name in names:
-                    parts.append(self.page.text(sign + formats.star_ambient([name], ambient), f"bold {style}"))
+                starred = (sign + formats.star_ambient([name], ambient) for name in names)
+                parts += (self.page.text(name, f"bold {style}") for name in starred)
         return self.page.join("(", Text(", ").join(parts), ")")
 
 
@@ -196,11 +191,8 @@ def describe_schedule(view: ScheduleView, sign: str) -> list[Piece]:
         return parts
     schedule = view.schedule
     parts += [view.places.format(schedule.line, "  {}"), f"  {format_plural(len(schedule.kernels), 'kernel')}"]
-    if schedule.copies:
-        parts.append(f" + {describe_copies(schedule.copies)}")
-    if schedule.cached:
-        parts.append(", from tinygrad's schedule cache")
-    return parts
+    parts += [f" + {describe_copies(schedule.copies)}"] * bool(schedule.copies)
+    return parts + [", from tinygrad's schedule cache"] * schedule.cached
 
 
 def count_distinct(count: int, distinct: int, noun: str) -> str:
@@ -216,8 +208,7 @@ def describe_copies(copies: int) -> str:
 
 def _print_alerts(view: ScheduleView) -> None:
     """Warns of a cached schedule that was made with other switches than now, and of lost ambient ranges."""
-    changed = view.schedule.not_in_key
-    if changed:
+    if changed := view.schedule.not_in_key:
         then = ", ".join(f"{name}={values[0]}" for name, values in changed.items())
         now = ", ".join(f"{name}={values[1]}" for name, values in changed.items())
         it = inflect(len(changed), "it", "them")
@@ -250,18 +241,12 @@ def _print_ranges(view: ScheduleView) -> None:
 
 def _print_same(view: ScheduleView) -> None:
     pair = view.pair
-    buffers = sum(item.status == "unchanged" for item in pair.bufferizes)
+    nodes, buffers = len(pair.same_nodes), sum(item.status == "unchanged" for item in pair.bufferizes)
     kernels = sum(item.status == "unchanged" for item in pair.kernels)
-    parts: list[str] = []
-    if pair.same_nodes:
-        parts.append(format_plural(len(pair.same_nodes), "node"))
-    modes = {view.diff.before.mode, view.diff.after.mode}
-    if pair.is_pair and not pair.vmap_map and modes != {"observe"}:
-        parts.append("vmap_map")
-    if buffers:
-        parts.append(f"{buffers} {view.buffer_op}")
-    if kernels:
-        parts.append(format_plural(kernels, "kernel"))
+    has_same_map = pair.is_pair and not pair.vmap_map and {view.diff.before.mode, view.diff.after.mode} != {"observe"}
+    counts = [(nodes, format_plural(nodes, "node")), (has_same_map, "vmap_map")]
+    counts += [(buffers, f"{buffers} {view.buffer_op}"), (kernels, format_plural(kernels, "kernel"))]
+    parts = [words for count, words in counts if count]
     has_folded = bool(pair.folded_before or pair.folded_after)
     if parts or has_folded:
         view.page.add()
@@ -317,6 +302,4 @@ def _describe_difference(page: Page, item: ValueDiff) -> Iterator[Piece]:
 
 
 def _format_value(value: float | str | None) -> str:
-    if value is None:
-        return "none"
-    return value if isinstance(value, str) else f"{value:.7g}"
+    return "none" if value is None else value if isinstance(value, str) else f"{value:.7g}"

@@ -22,8 +22,7 @@ from vmapdbg.page.why import Explanation, Topic
 _LABEL = 17
 _MOST_LINES, _MOST_PAGE = 44, 56
 """A page ends its explanations after this many lines, and its titles."""
-_MOST_SENTENCES = 6
-_MOST_NAMES = 6
+_MOST_SENTENCES, _MOST_NAMES = 6, 6
 _AFTERWARDS: dict[PassKind, str] = {
     "order": "each kernel is right, but their order is wrong: a kernel reads memory too early or too late",
     "run": "the scheduler makes it right: code generation, the compiler, or memory that buffers share makes it wrong",
@@ -43,9 +42,7 @@ def print_explanations(explanations: Sequence[Explanation], console: Console, *,
     """Prints each kind of explanation once; unless `show_all`, the first in full, then some titles and a count."""
     page = Page(console, show_all=show_all)
     groups = group_equal(explanations, lambda one: id(one) if show_all else one.kind)
-    groups.sort(
-        key=lambda group: [sum(costs) for costs in zip(*(one.cost for one in group), strict=True)], reverse=True
-    )
+    groups.sort(key=lambda group: [-sum(costs) for costs in zip(*(one.cost for one in group), strict=True)])
     if not groups:
         page.add(("no boundary: no kernel reads another one's buffer", "dim"))
     elif len(explanations) > 1:
@@ -124,8 +121,7 @@ def _print_schedule(page: Page, index: ScheduleIndex, path: SchedulePath) -> Non
             after = f" after each pass but {unknown.total()} that could not be evaluated ({reason})"
         page.add(*head, f"  {format_plural(len(path.outputs), 'output')} right{after}")
     else:
-        page.add()
-        page.add(*head)
+        page.add(*head, gap=True)
         for output in path.outputs:
             _print_output(page, index, output)
 
