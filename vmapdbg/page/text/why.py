@@ -25,7 +25,7 @@ _MOST_LINES, _MOST_PAGE = 44, 56
 _MOST_SENTENCES, _MOST_NAMES = 6, 6
 _AFTERWARDS: dict[PassKind, str] = {
     "order": "each kernel is right, but their order is wrong: a kernel reads memory too early or too late",
-    "run": "the scheduler makes it right: code generation, the compiler, the launch, or memory that buffers share makes it wrong",
+    "run": "the scheduler makes it right: code generation, the compiler, the launch, or shared memory makes it wrong",
 }
 _NOT_KNOWN = "no pass that could be evaluated changes it; a later step makes it wrong, and it is unknown which"
 _VALUES = {"right": ("right", "green"), "wrong": ("wrong", ALERT), "unknown": ("-", "yellow")}
