@@ -118,14 +118,10 @@ def _describe(
 def find_bounds(access: linear.MemoryAccess, reach: Reach | None) -> tuple[int, int] | None:
     """Returns the lowest and highest element that is accessed; None if it may leave the buffer, or may not."""
     if reach is not None:
-        if not reach.steps:
-            return 0, 0  # nothing is accessed
-        return reach.lowest, reach.highest
+        return (reach.lowest, reach.highest) if reach.steps else (0, 0)  # without steps nothing is accessed
     lowest, highest = bound_address(access.index, access.gate)
     highest += access.width - 1
-    if lowest < 0 or highest >= access.buffer.size:
-        return None
-    return lowest, highest
+    return None if lowest < 0 or highest >= access.buffer.size else (lowest, highest)
 
 
 def find_lost(
@@ -186,22 +182,16 @@ def _describe_loop(loop: linear.ProgramLoop) -> model.Loop:
 def find_resets(program: linear.LinearProgram, source: str) -> tuple[model.Reset, ...]:
     """Returns the accumulators that loops add to and initialise in each of their steps."""
     # stores to registers that are read after a loop around the store, with each such loop
-    summed: dict[tuple[linear.MemoryAccess, linear.ProgramLoop], None] = {}
-    for read in program.accesses:
-        if read.is_store or read.buffer.space != "register":
-            continue
-        for store in read.follows:
-            for loop in store.loops:
-                if loop not in read.loops and loop.trips > 1 and store.buffer is read.buffer:
-                    summed[store, loop] = None
+    reads = (access for access in program.accesses if not access.is_store and access.buffer.space == "register")
+    pairs = [(read, store) for read in reads for store in read.follows if store.buffer is read.buffer]
+    loops = ((read, store, loop) for read, store in pairs for loop in store.loops if loop.trips > 1)
+    summed = dict.fromkeys((store, loop) for read, store, loop in loops if loop not in read.loops)
     found: dict[linear.MemoryAccess, list[linear.ProgramLoop]] = {}
     for store, loop in summed:
         initial = find_initial(program, store, loop)
         if initial is not None and loop not in found.setdefault(initial, []):
             found[initial].append(loop)
-    if not found:
-        return ()
-    lines = find_source_lines(program, source)
+    lines = find_source_lines(program, source) if found else {}
     return tuple(
         model.Reset(initial.buffer.name, tuple(map(_describe_loop, loops)), lines.get(initial))
         for initial, loops in found.items()

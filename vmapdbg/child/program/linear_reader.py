@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 from vmapdbg.child.listen.releases import find_under
 from vmapdbg.child.memory import name_dtype, scalar_of
@@ -75,10 +76,9 @@ class Reader:
     def read_op(self, u: UOp) -> None:
         name = u.op.name
         if name == "RANGE":
-            loop = self.loop_of(u)
-            self.program.loops.append(loop)
-            self.program.order.append(loop)
-            self.around += (loop,)
+            self.around += (self.loop_of(u),)
+            self.program.loops.append(self.around[-1])
+            self.program.order.append(self.around[-1])
         elif name == "BARRIER":
             self.program.order.append("barrier")
         elif name == "END" and self.around and self.around[-1].op == "loop":
@@ -105,9 +105,8 @@ class Reader:
         found = self.values.get(u)
         if isinstance(found, ProgramLoop):
             return found
-        if is_variable(u):
-            op, trips, symbolic = "variable", int(u.vmax) + 1, False
-        else:
+        op, trips, symbolic = "variable", int(u.vmax) + 1, False
+        if not is_variable(u):
             op, end = _LOOP_OPS[u.op.name], u.src[0]
             trips, symbolic = int(end.vmax), end.vmin != end.vmax
         loop = ProgramLoop(op, (), _name_dtype(u), 4, name=loop_name(u), trips=trips, symbolic=symbolic)
@@ -129,10 +128,8 @@ class Reader:
         self.program.addressing += load_gates
         gates += load_gates
         gates += [gate for gate in self.gates if gate not in gates]
-        gate = next(iter(gates), None)
-        for other in gates[1:]:
-            assert gate is not None  # all of the gates must hold
-            gate = Value("and", (gate, other), "bool", 1, bounds=(0, 1))
+        # all of the gates must hold
+        gate = reduce(lambda one, other: Value("and", (one, other), "bool", 1, bounds=(0, 1)), gates) if gates else None
         width = width or value.lanes
         access = MemoryAccess(buffer, index, gate, is_store, value, width, self.around, tuple(follows))
         self.program.accesses.append(access)
@@ -251,9 +248,7 @@ def _bounds_of(u: UOp) -> tuple[int, int] | None:
         lowest, highest = u.vmin, u.vmax
     except Exception:  # a loaded value, or a kind of value that has no bounds in this release
         return None
-    if not isinstance(lowest, int) or not isinstance(highest, int):
-        return None
-    return int(lowest), int(highest)
+    return (int(lowest), int(highest)) if isinstance(lowest, int) and isinstance(highest, int) else None
 
 
 def _name_dtype(u: UOp) -> str:

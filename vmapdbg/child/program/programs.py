@@ -24,9 +24,7 @@ from vmapdbg.reference.graph import Unknown
 def target_limit(target: str) -> int | None:
     """Returns the bytes of LOCAL memory that a group of threads has, None if the target has no such memory."""
     renderer = make_renderer(target)
-    if not (renderer.has_shared and renderer.has_local):
-        return None
-    return renderer.shared_max
+    return renderer.shared_max if renderer.has_shared and renderer.has_local else None
 
 
 @dataclass(frozen=True)

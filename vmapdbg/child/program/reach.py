@@ -71,10 +71,9 @@ def find_reach(address: Value, gate: Value | None, loops: Iterable[ProgramLoop],
 
 def find_known_reach(address: Value, gate: Value | None, loops: Sequence[ProgramLoop], width: int) -> Reach | None:
     """Returns what an access reaches, None if that is undecided."""
-    if any(loop.symbolic for loop in loops):
-        return None
     with suppress(Unknown):
-        return find_reach(address, gate, loops, width)
+        if not any(loop.symbolic for loop in loops):
+            return find_reach(address, gate, loops, width)
     return None
 
 
@@ -84,11 +83,8 @@ def _find_values(
     """Returns the values that some terms add to an address, and in how many steps. Raises Unknown."""
     if len(loops) == 1 and not conditions and len(terms) == 1 and terms[0][0] in loops:
         size, step = sizes[terms[0][0]], terms[0][1]
-        if step == 0:
-            return range(1), size
-        if step > 0:
-            return range(0, size * step, step), size
-        return range((size - 1) * step, 1, -step), size
+        values = range(0, size * step, step) if step else range(1)
+        return values if step >= 0 else values[::-1], size
     steps = math.prod(sizes[loop] for loop in loops)
     if steps > MOST_STEPS:
         raise Unknown(f"{steps} steps")
@@ -286,9 +282,7 @@ def _read_comparison(condition: Value) -> tuple[Value, int, int] | None:
     else:
         return None
     lowest, highest = value.limits
-    if flipped:
-        return value, edge, highest
-    return value, lowest, edge - 1
+    return (value, edge, highest) if flipped else (value, lowest, edge - 1)
 
 
 def find_outside(index: Any, size: int) -> tuple[int, int] | None:
