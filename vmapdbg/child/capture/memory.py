@@ -98,11 +98,9 @@ class MemoryBuilder:
         return self.place_launch(launches[0]) if launches else None
 
     def _find_value(self, value: Value) -> model.Placement:
-        if not value.written:
-            return model.Placement(None, None, value.line, value.bytes)
-        launch = value.written[0]
-        if launch.place is None:
-            return model.Placement(None, None, launch.line, value.bytes)
+        launch = value.written[0] if value.written else None
+        if launch is None or launch.place is None:
+            return model.Placement(None, None, value.line if launch is None else launch.line, value.bytes)
         schedule, index = launch.place
         view = self.read_pass(schedule)
         node = view.passed.kernels[index].node
@@ -160,10 +158,11 @@ class MemoryBuilder:
             passed = None if part.schedule is None else self.records[part.schedule].passed
             alike[passed or (part.name, part.line, part.call)].append(part)
         peaks: list[model.PartPeak] = []
-        for first, *others in alike.values():
+        for parts in alike.values():
+            first = parts[0]
             # from the level that it begins with
-            most = max(max(self.times.levels[one.first - 1 : one.end]) for one in (first, *others))
-            peaks.append(model.PartPeak(first.name, first.line, 1 + len(others), most, first.schedule, first.call))
+            most = max(max(self.times.levels[one.first - 1 : one.end]) for one in parts)
+            peaks.append(model.PartPeak(first.name, first.line, len(parts), most, first.schedule, first.call))
         return sorted(peaks, key=lambda part: -part.bytes)
 
 
@@ -177,13 +176,9 @@ class Holders:
         with leaving_out("what holds the memory"):
             self._walk([(name, value) for name, value in variables.items() if name[:2] != "__"])
 
-    def names_of(self, value: Value) -> list[str]:
-        """Returns the Tensors that hold a value."""
-        return self._names.get(id(value.buffer()), [])
-
-    def lazy_of(self, value: Value) -> list[str]:
-        """Returns the Tensors that still have to be computed from a value."""
-        return self._lazy.get(id(value.buffer()), [])
+    def names_of(self, value: Value, lazy: bool = False) -> list[str]:
+        """Returns the Tensors that hold a value; the `lazy` ones still have to be computed from it."""
+        return (self._lazy if lazy else self._names).get(id(value.buffer()), [])
 
     def _walk(self, waiting: list[tuple[str, Any]]) -> None:
         from tinygrad.tensor import Tensor
@@ -235,7 +230,7 @@ class Adviser:
         dead = [one for one in self.live if one.arena is None and one.used and one.touched[-1] < self.times.tick]
         # no Tensor of the program has these: lazy Tensors hold them, as gradients do after a backward pass
         nameless = [value for value in dead if not self.holders.names_of(value)]
-        lazy = chain.from_iterable(map(self.holders.lazy_of, self.list_alike(nameless)))
+        lazy = chain.from_iterable(self.holders.names_of(value, lazy=True) for value in self.list_alike(nameless))
         found += self.judge("free", nameless, self.drop, None, join_first(list(dict.fromkeys(lazy)), _MOST_HOLDERS))
         large = (value for value in dead if value.bytes >= _LEAST_SHARE * self.times.peak)
         found += filter(None, map(self.advise_delete, large))
