@@ -37,9 +37,7 @@ Change = Callable[[Value], list[Span]]
 class MemoryBuilder:
     """Builds the Memory of a run that ended, and says where values come from. `built` are the recorded schedules."""
 
-    def __init__(
-        self, watched: Allocations, records: Sequence[ScheduleRecord], built: Sequence[model.Schedule]
-    ) -> None:
+    def __init__(self, watched: Allocations, records: Sequence[ScheduleRecord], built: Sequence[model.Schedule]):
         self.watched, self.records, self.built = watched, records, built
         self.times = Lifetimes(watched)
         self.view_of = functools.cache(PassView)

@@ -128,10 +128,9 @@ class Watcher:
         while not self._ended.wait(_PERIOD):
             loop = find_frame(sys._current_frames().get(self._watched), LOOP)
             found = None
-            if loop is not None:
-                # the other thread goes on: its variables and dictionaries may change at any time
-                with contextlib.suppress(RuntimeError, KeyError):
-                    found = find_endless(loop)
+            # the other thread goes on: its variables and dictionaries may change at any time
+            with contextlib.suppress(RuntimeError, KeyError):
+                found = None if loop is None else find_endless(loop)
             if loop is not None and found is not None and (found.growing is not None or found.is_same(suspected)):
                 self._stop_rewrite(found, loop)
                 found = None

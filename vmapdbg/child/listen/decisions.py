@@ -12,7 +12,7 @@ import ast
 import functools
 import linecache
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, is_dataclass
 from types import FrameType
 from typing import Any, Literal
@@ -65,8 +65,11 @@ def find_deciding(tree: ast.Module) -> dict[Function, Kind]:
             kind = _kind_of_rule(attributes[function.name], is_about_buffers)
             if kind is not None:
                 found.setdefault(function, kind)
-        if is_about_buffers and isinstance(action, ast.Lambda) and not _only_calls(action, functions):
-            found[action] = "rule"
+        match action:
+            case ast.Lambda(body=ast.Call(ast.Name(name))) if name in functions:
+                pass  # it only calls the function, which is the rule
+            case ast.Lambda() if is_about_buffers:
+                found[action] = "rule"
     for name, function in functions.items():
         if "bufferize" in attributes[name]:
             found.setdefault(function, "places")
@@ -79,11 +82,6 @@ def _kind_of_rule(attributes: set[str], is_about_buffers: bool) -> Kind | None:
     if "bufferize" in attributes:
         return "makes"
     return "returns" if _MAKES_MEMORY & attributes else None
-
-
-def _only_calls(action: ast.Lambda, functions: Container[str]) -> bool:
-    called = action.body.func if isinstance(action.body, ast.Call) else None
-    return isinstance(called, ast.Name) and called.id in functions
 
 
 def _list_rules(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -301,12 +299,6 @@ def deciding_of(frame: FrameType) -> Deciding | None:
     """Returns the deciding function of a frame, None for any other function."""
     code = frame.f_code
     return _known.get(code.co_filename, {}).get((code.co_firstlineno, code.co_name))
-
-
-def places_buffers(frame: FrameType) -> bool:
-    """Returns whether the function of a frame places buffers by itself, and not as a rule."""
-    function = deciding_of(frame)
-    return function is not None and function.kind == "places"
 
 
 def read_decision(frame: FrameType, line: int) -> DecisionRecord:

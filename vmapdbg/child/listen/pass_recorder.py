@@ -218,16 +218,15 @@ class PassRecorder:
             kernel, node = kernel_of(uop), self.origin.get(uop)
             if kernel is not None and node is not None:
                 ast, arguments = kernel
-                nodes.setdefault(ast, {})[_written_memory(arguments)] = node
+                nodes.setdefault(ast, {})[memory_of(arguments[0]) if arguments else None] = node
         held = self.record.held
         for launch in list_launches(graph, created):
-            of_ast, written = nodes.get(launch.ast, {}), _written_memory(launch.buffers)
+            of_ast, written = nodes.get(launch.ast, {}), memory_of(launch.buffers[0]) if launch.buffers else None
             node = of_ast.get(written)
             if node is None and len(of_ast) == 1:
                 node = next(iter(of_ast.values()))
-            if node is None and written is not None:
-                # a kernel whose AST changed after the pass: the memory that it writes still names its node
-                node = held.get(written)
+            if node is None:
+                node = held.get(written)  # its AST changed after the pass: its memory still names its node
             if node is not None and written is not None:
                 held.setdefault(written, node)
             # what it writes may be a part of a node's value
@@ -262,10 +261,6 @@ class RecordingMap(dict[Any, Any]):
     def __delitem__(self, node: UOp) -> None:
         self._recorder.node_taken(node, sys._getframe(1))
         super().__delitem__(node)
-
-
-def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
-    return None if not arguments else memory_of(arguments[0])
 
 
 def find_ambient(toposort: Iterable[UOp], scope_ranges: frozenset[UOp]) -> dict[UOp, tuple[UOp, ...]]:

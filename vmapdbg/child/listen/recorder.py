@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from vmapdbg.child.listen import guard
-from vmapdbg.child.listen.decisions import places_buffers
+from vmapdbg.child.listen.decisions import deciding_of
 from vmapdbg.child.listen.pass_recorder import PassRecorder, RecordingMap, find_ambient, is_outside_kernels
 from vmapdbg.child.listen.records import SCOPES, PassRecord, ScheduleRecord, UOp, Verdict, count_launches
 from vmapdbg.child.listen.releases import is_whole
@@ -151,8 +151,10 @@ class Recorder:
 
     def returned(self, line: int, answer: Any) -> Any:
         """A rule about buffers returns `answer` on a line. Returns it, or None if it would remove a forced buffer."""
-        if self.current is None and self._is_open and places_buffers(sys._getframe(1)):
-            self._derive_pass(self._graph)
+        if self.current is None and self._is_open:
+            function = deciding_of(sys._getframe(1))
+            if function is not None and function.kind == "places":  # by itself, and not as a rule
+                self._derive_pass(self._graph)
         if self.current is not None and self.current.rule_answered(sys._getframe(1), line, answer):
             return None
         return answer

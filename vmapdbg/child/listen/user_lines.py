@@ -31,16 +31,10 @@ _INDEX_TYPES = ("index", "weakint")
 # methods of Tensor that are not what makes a value
 _NO_METHODS = {"__class__", "__del__", "__init__", "__new__", "__repr__", "backward", "gradient", "realize"}
 _NO_METHODS |= {"linear_with_vars", "schedule", "schedule_linear", "schedule_with_vars", "sequential"}
-_PHASES: dict[str, Phase] = {
-    "Tensor.backward": "backward",
-    "Tensor.gradient": "backward",
-    "Optimizer.step": "optimizer",
-    "Optimizer.schedule_step": "optimizer",
-}
+_PHASES: dict[str, Phase] = {"Tensor.backward": "backward", "Tensor.gradient": "backward"}
+_PHASES |= {"Optimizer.step": "optimizer", "Optimizer.schedule_step": "optimizer"}
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))  # no functions to a reader
 Consumers = Mapping[UOp, Mapping[UOp, Any]]
-
-
 _WORKING = os.path.join(os.getcwd(), "")  # the folder where the program was started, with a separator at the end
 
 
@@ -63,10 +57,8 @@ def make_absolute(filename: str) -> str:
 @functools.cache
 def find_user_file(filename: str) -> str | None:
     """Returns the name to show for a user's file, relative below the working directory, or None for other code."""
-    if filename.startswith("<frozen"):
-        return None
     if filename.startswith("<"):
-        return filename
+        return None if filename.startswith("<frozen") else filename
     path = make_absolute(filename)
     if path.startswith(tuple(_INTERNAL)) or (path.startswith(_STDLIB) and not path.startswith(_INSTALLED)):
         return None

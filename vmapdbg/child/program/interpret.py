@@ -388,10 +388,9 @@ class Rows:
             raise Unknown("it has memory that threads share")
         if memory not in self.run.registers:
             owners = int(self._list_owners(memory)[-1, 0]) + 1
-            size = (getattr(memory.dtype, "size", None) or int(memory.src[0].vmax)) * getattr(
-                base_of(memory), "count", 1
-            )
-            self.run.registers[memory] = np.zeros((owners, size), carrier_of(name_dtype(scalar_of(base_of(memory)))))
+            base, size = base_of(memory), getattr(memory.dtype, "size", None) or int(memory.src[0].vmax)
+            shape = owners, size * getattr(base, "count", 1)
+            self.run.registers[memory] = np.zeros(shape, carrier_of(name_dtype(scalar_of(base))))
         return self.run.registers[memory]
 
     # *** effects
