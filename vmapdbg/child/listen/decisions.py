@@ -99,12 +99,10 @@ def _list_rules(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 def _names_stage(pattern: ast.AST) -> bool:
     """Whether a pattern matches the buffer op; `GroupOp.All-{Ops.STAGE}` does not."""
-    if isinstance(pattern, ast.Attribute) and pattern.attr in STAGE_OPS:
-        return True
-    children = ast.iter_child_nodes(pattern)
     if isinstance(pattern, ast.BinOp) and isinstance(pattern.op, ast.Sub):
-        children = iter([pattern.left])
-    return any(map(_names_stage, children))
+        return _names_stage(pattern.left)
+    is_stage = isinstance(pattern, ast.Attribute) and pattern.attr in STAGE_OPS
+    return is_stage or any(map(_names_stage, ast.iter_child_nodes(pattern)))
 
 
 def _writes_realize_map(function: Function) -> bool:
@@ -303,13 +301,11 @@ def deciding_of(frame: FrameType) -> Deciding | None:
 
 def read_decision(frame: FrameType, line: int) -> DecisionRecord:
     """Returns the decision of a statement: place, conditions before it (a rule's lambda first), UOps of the call."""
-    conditions = _read_conditions(frame, line)
-    if frame.f_back is not None:
-        conditions = _read_conditions(frame.f_back, frame.f_back.f_lineno) + conditions
-    code = frame.f_code
+    caller, code = frame.f_back, frame.f_code
+    before = () if caller is None else _read_conditions(caller, caller.f_lineno)
     text = linecache.getline(code.co_filename, line).strip()
     place = _relative(code.co_filename), line, code.co_name, text
-    return DecisionRecord(*place, tuple(conditions), list_operands(frame))
+    return DecisionRecord(*place, (*before, *_read_conditions(frame, line)), list_operands(frame))
 
 
 def list_operands(frame: FrameType) -> dict[str, UOp]:
@@ -319,15 +315,14 @@ def list_operands(frame: FrameType) -> dict[str, UOp]:
     return {name: values[name] for name in names if name in values and _is_uop(values[name])}
 
 
-def _read_conditions(frame: FrameType, line: int) -> list[Condition]:
-    """Returns the tests on the path to a line of a deciding function; outside of a loop also the other tests that were
+def _read_conditions(frame: FrameType, line: int) -> Iterator[Condition]:
+    """Yields the tests on the path to a line of a deciding function; outside of a loop also the other tests that were
     evaluated before it: in a loop another test may have its outcome from an earlier step."""
     function = deciding_of(frame)
     if function is None:
-        return []
+        return
     values = frame.f_locals
     path = dict(function.paths.get(line, ()))
-    found: list[Condition] = []
     for at, test in function.tests.items():
         is_evaluated = test.outcome in values and not test.in_loop
         if at not in path and (not is_evaluated or line in function.loop_lines):
@@ -335,8 +330,7 @@ def _read_conditions(frame: FrameType, line: int) -> list[Condition]:
         holds = path.get(at)
         if is_evaluated and isinstance(values[test.outcome], _PLAIN):
             holds = bool(values[test.outcome])
-        found.append(Condition(test.line, test.text, holds, _read_parts(test, values)))
-    return found
+        yield Condition(test.line, test.text, holds, _read_parts(test, values))
 
 
 def _read_parts(test: Test, values: dict[str, Any]) -> dict[str, Any]:

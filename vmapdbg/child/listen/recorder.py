@@ -79,12 +79,10 @@ class Recorder:
             return
         schedule = ScheduleRecord(find_user_line(), key, cached)
         self.schedules.append(schedule)
-        if not cached:
-            return
-        schedule.passed = self._by_key.get(key)
-        self.launches += count_launches(schedule.passed)
-        if schedule.passed is not None:
-            now, then = self._read_settings(), schedule.passed.settings
+        passed = schedule.passed = self._by_key.get(key) if cached else None
+        self.launches += count_launches(passed)
+        if passed is not None:
+            now, then = self._read_settings(), passed.settings
             schedule.not_in_key = {name: (then.get(name), v) for name, v in now.items() if then.get(name) != v}
 
     def _derive_pass(self, graph: UOp) -> None:
@@ -96,9 +94,7 @@ class Recorder:
     @property
     def _is_open(self) -> bool:
         """Whether a schedule was asked for and its pass did not begin yet."""
-        if self.is_paused or not self.schedules:
-            return False
-        return not self.schedules[-1].cached and self.schedules[-1].passed is None
+        return not self.is_paused and any(not s.cached and s.passed is None for s in self.schedules[-1:])
 
     @guard.leaving_out("the schedules")
     def pass_starts(
@@ -124,14 +120,12 @@ class Recorder:
         passed.unsplit, passed.settings = unsplit, self._read_settings()
         passed.ambient = find_ambient(passed.toposort, passed.scope_ranges)
         passed.origins = self.lines.find_origins(passed.toposort, passed.consumers)
-        if not self.schedules or self.schedules[-1].cached or self.schedules[-1].passed is not None:
+        if not self._is_open:
             self.schedules.append(ScheduleRecord(find_user_line(), b""))  # without its cache, tinygrad looks nothing up
         self.schedules[-1].passed = passed
         self._by_key[self.schedules[-1].key] = passed
         self._pass = PassRecorder(passed)
-        missing = self.choose(passed, len(self.schedules) - 1)
-        if missing is not None:
-            self.missing.append(missing)
+        self.missing += filter(None, [self.choose(passed, len(self.schedules) - 1)])
         if context is not None:
             self.context_made(context)
 

@@ -131,10 +131,7 @@ class UserLines:
         method, line = None, ""
         phase: Phase = "forward"
         codes: list[CodeType] = []
-        while frame is not None:
-            code = frame.f_code
-            if code.co_filename == _IMPORT:
-                break
+        while frame is not None and (code := frame.f_code).co_filename != _IMPORT:
             file = _user_file_of(frame)
             if file is None:
                 phase = _PHASES.get(code.co_qualname, phase)
@@ -219,16 +216,12 @@ class UserLines:
 
     def follow_tags(self, before: Iterable[UOp], after: Iterable[UOp]) -> None:
         """Gives a node of `after` the origin of the node of `before` with its tag: tinygrad 0.12 gives nodes tags."""
-        by_tag: dict[Any, Origin] = {}
-        for uop in before:
-            origin = self._origin_of(uop)
-            if origin is not None:
-                by_tag.update(dict.fromkeys(uop.tag or (), origin))
+        by_tag = {tag: origin for uop in before if (origin := self._origin_of(uop)) for tag in uop.tag or ()}
         for uop in after:
             # a node in the place of two nodes has the tags of both
-            origin = next((by_tag[tag] for tag in uop.tag or () if tag in by_tag), None)
-            if origin is not None:
-                self.followed[uop] = origin
+            origins = [by_tag[tag] for tag in uop.tag or () if tag in by_tag]
+            if origins:
+                self.followed[uop] = origins[0]
 
     # *** the graph of a schedule
 
