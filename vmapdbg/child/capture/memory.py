@@ -191,20 +191,17 @@ class Holders:
             if isinstance(value, Tensor):
                 self._add(path, value.uop)
                 items = {"grad": value.grad}
-            elif isinstance(value, dict):
-                items = value
-            elif isinstance(value, (list, tuple)):
-                items = dict(enumerate(value))
+            elif isinstance(value, (dict, list, tuple)):
+                items = value if isinstance(value, dict) else dict(enumerate(value))
             waiting += [(f"{path}.{name}", one) for name, one in items.items() if one is not None]
 
     def _add(self, path: str, uop: Any) -> None:
         memories, found = [uop.base], self._names
         if uop.base.op.name != "BUFFER":
             memories, found = [u for u in uop.toposort() if u.op.name == "BUFFER"], self._lazy
-        for memory in memories:
-            if memory.is_realized:
-                for part in getattr(memory.buffer, "bufs", [memory.buffer]):
-                    found[id(part.base)].append(path)
+        held = (memory.buffer for memory in memories if memory.is_realized)
+        for part in chain.from_iterable(getattr(buffer, "bufs", [buffer]) for buffer in held):
+            found[id(part.base)].append(path)
 
 
 # *** advice

@@ -246,10 +246,8 @@ def _explain_rewriting(error: BaseException, ours: Frames) -> endless.Explanatio
 def _find_nodes(ours: Frames, nodes: KnownNodes) -> set[int]:
     """Returns the nodes in the variables of the innermost functions, else the node that a rule was tried on."""
     frames = [frame for frame, _ in ours if frame.f_code.co_name != "__get__"]
-    found: set[int | None] = set()
-    for frame in frames[-_SEARCHED:]:
-        uops = [value for value in list(frame.f_locals.values()) if type(value).__name__ == "UOp"]
-        found |= set(map(nodes.find, uops))
+    values = [value for frame in frames[-_SEARCHED:] for value in list(frame.f_locals.values())]
+    found = {nodes.find(value) for value in values if type(value).__name__ == "UOp"}
     for frame in reversed(frames):
         if found <= {None} and frame.f_code.co_qualname == _MATCHING:
             found.add(nodes.find(frame.f_locals.get("uop")))

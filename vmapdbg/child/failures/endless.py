@@ -163,11 +163,9 @@ def explain_endless(found: Endless) -> Explanation:
         rotated = [steps[index:] + steps[:index] for index in range(len(steps))]
         circles.append(min(rotated, key=lambda steps: (steps[0].becomes is None, str(steps))))
 
-    def rank(steps: list[RewriteStep]) -> tuple[int, str]:
-        return sum(step.becomes is not None for step in steps), str(steps)
-
     # the circle with most rules; the same circle wherever the loop was stopped
-    return "waits", tuple(max(circles, key=rank, default=())), len(context.replace)
+    circles.sort(key=lambda steps: (sum(step.becomes is not None for step in steps), str(steps)))
+    return "waits", tuple(circles[-1] if circles else ()), len(context.replace)
 
 
 def explain_chain(context: Any, made: list[tuple[UOp, UOp]]) -> Explanation:

@@ -27,13 +27,9 @@ def find_source_lines(program: LinearProgram, source: str) -> dict[MemoryAccess,
     loads = [access for access in program.accesses if not access.is_store and access.buffer.space != "register"]
     # the source may read a register in a line of its own
     registers = {buffer.name for buffer in program.buffers if buffer.space == "register"}
-    store_lines: list[int] = []
-    loaded: list[tuple[int, str]] = []
-    for number, line in enumerate(source.split("\n"), 1):
-        if _STORE.match(line):
-            store_lines.append(number)
-        if match := _LOAD.match(line):
-            loaded.append((number, match[1]))
+    lines = list(enumerate(source.split("\n"), 1))
+    store_lines = [number for number, line in lines if _STORE.match(line)]
+    loaded = [(number, match[1]) for number, line in lines if (match := _LOAD.match(line))]
     if len(loaded) != len(loads):
         loaded = [(number, name) for number, name in loaded if name not in registers]
     found: dict[MemoryAccess, int] = {}
