@@ -218,15 +218,15 @@ class Adviser:
         """Returns the changes that lower the peak most."""
         found: list[model.MemoryAdvice] = []
         for values in group_equal(filter(self.times.find_gap, self.live), self.line_of):
-            found += self.judge("recompute", values, self.recompute, self.line_of(values[0]))
+            found += self.judge("recompute", values, self.recompute)
         floats = [value for value in self.live if value.dtype == "float" and value.written]
         for values in group_equal(floats, self.line_of):
-            found += self.judge("half", values, lambda v: [(v.start, v.end, v.bytes // 2)], self.line_of(values[0]))
+            found += self.judge("half", values, lambda value: [(value.start, value.end, value.bytes // 2)])
         dead = [one for one in self.live if one.arena is None and one.used and one.touched[-1] < self.times.tick]
         # no Tensor of the program has these: lazy Tensors hold them, as gradients do after a backward pass
         nameless = [value for value in dead if not self.holders.names_of(value)]
         lazy = chain.from_iterable(self.holders.names_of(value, lazy=True) for value in self.list_alike(nameless))
-        found += self.judge("free", nameless, self.drop, None, join_first(list(dict.fromkeys(lazy)), _MOST_HOLDERS))
+        found += self.judge("free", nameless, self.drop, join_first(list(dict.fromkeys(lazy)), _MOST_HOLDERS))
         large = (value for value in dead if value.bytes >= _LEAST_SHARE * self.times.peak)
         found += filter(None, map(self.advise_delete, large))
         least = self.times.peak * (1 - _LEAST_SHARE)
@@ -244,19 +244,15 @@ class Adviser:
         keys = {(self.line_of(value), value.bytes) for value in values}
         return [one for one in self.times.values if one.used and (self.line_of(one), one.bytes) in keys]
 
-    def judge(
-        self, kind: Any, live: Sequence[Value], change: Change, line: Line, name: str = ""
-    ) -> list[model.MemoryAdvice]:
+    def judge(self, kind: Any, live: Sequence[Value], change: Change, name: str = "") -> list[model.MemoryAdvice]:
         """Returns the advice to change some live values and what is like them; nothing if none can be changed."""
         possible = [value for value in live if change(value)]
         changed = {value: spans for value in self.list_alike(possible) if (spans := change(value))}
         if not possible:
             return []
         ops = sum(map(self.builder.count_ops, possible)) if kind == "recompute" else 0
-        size = sum(value.bytes for value in possible)
+        line, size = None if kind == "free" else self.line_of(live[0]), sum(value.bytes for value in possible)
         return [model.MemoryAdvice(kind, line, name, len(possible), size, self.times.find_peak(changed), ops)]
-
-    # *** recompute instead of keep
 
     def recompute(self, value: Value) -> list[Span]:
         """Has a kernel compute a value again for its next reader, if its inputs are still there."""
@@ -273,8 +269,6 @@ class Adviser:
             if source.end <= again or any(written.tick < launch.tick <= again for launch in source.written):
                 return []
         return [] if self.builder.place_launch(written).kernel is None else span_without(value, *gap)
-
-    # *** free earlier
 
     def drop(self, value: Value) -> list[Span]:
         """Has the planner free a value after its last use, in the schedule that computes it."""

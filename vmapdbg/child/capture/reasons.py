@@ -81,9 +81,6 @@ def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model
     return Reason("assigned-value", (view.ids[asker],), at=at)
 
 
-# *** consumers that disagree
-
-
 def _explain_disagreement(view: PassView, node: UOp, decided: RealizeDecision, at: model.Decision) -> Reason:
     """Names the first consumer that asks for each range, on the first axis on which the consumers disagree."""
     where, asked = _find_disagreement(view, node, decided)

@@ -24,6 +24,7 @@ from vmapdbg.model.capture import Reason
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
 from vmapdbg.model.vocabulary import Rule
 
+Numbers = dict[str, int | float | str]
 _REFUSED = model.Schedule(0, None, 0, (), (), (), (), (), ())  # refused before the pass saw it
 _PLAIN = frozenset({"CONST", "BUFFER", "MSELECT", "BIND", "DEFINE_VAR"})  # the argument is shown as it is
 _READ = frozenset({"BUFFER", "PARAM", "AFTER", *STAGE_OPS})
@@ -216,9 +217,7 @@ def _explain_outcome(view: PassView, buffer: BufferRecord) -> Reason:
     return Reason("no-rule")
 
 
-def _name_rule(
-    buffer: BufferRecord, stage: UOp, reader: UOp | None, decision: DecisionRecord
-) -> tuple[Rule, dict[str, int | float | str]]:
+def _name_rule(buffer: BufferRecord, stage: UOp, reader: UOp | None, decision: DecisionRecord) -> tuple[Rule, Numbers]:
     value, op = stage.src[0], buffer.stage.src[0].op.name
     if reader is None:
         if value.op.name == "CONST":
@@ -246,7 +245,7 @@ def _name_rule(
     return "few-buffers", _count_buffers(decision)
 
 
-def _count_buffers(decision: DecisionRecord) -> dict[str, int | float | str]:
+def _count_buffers(decision: DecisionRecord) -> Numbers:
     """Returns how many buffers the value reads, and its limit if a condition has one: a number, or a known name."""
     values = (c.values["accessed_buffers"] for c in decision.conditions if "accessed_buffers" in c.values)
     buffers = len(next(values, ()))

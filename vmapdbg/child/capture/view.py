@@ -38,8 +38,6 @@ class PassView:
         self.numbers = number_kernels(passed.kernels)  # of the compute kernel of each launch of the pass
         self.launches = list(self._join_launches())
 
-    # *** ranges
-
     def asked_of(self, consumer: UOp, node: UOp) -> Ranges | None:
         """Returns the ranges that a consumer indexes a node with: from 0.14 on, it may have more. None: no ranges."""
         ranges = self.passed.range_map.get(consumer)
@@ -58,8 +56,6 @@ class PassView:
 
     def render_all(self, ranges: Iterable[UOp]) -> tuple[str, ...]:
         return tuple(map(self.render, ranges))
-
-    # *** decisions
 
     def describe_decision(self, decision: DecisionRecord) -> model.Decision:
         """Returns a decision with its values rendered: a node as `EXPAND 50`, a range as tinygrad renders it."""
@@ -84,15 +80,12 @@ class PassView:
             text = value.op.name
         return cut_end(text, _MOST_CHARACTERS)
 
-    # *** launches
-
     def _join_launches(self) -> Iterator[Launch]:
         """Joins launches of one kernel that differ only in the value of a variable, as the steps of an OUTER range."""
         for indices in group_launches(self.passed.kernels):
             first = self.passed.kernels[indices[0]]
-            varied = frozenset[str]()
-            if len(indices) > 1 and indices[-1] - indices[0] + 1 == len(indices):
-                varied = frozenset(first.variables)
+            are_steps = len(indices) > 1 and indices[-1] - indices[0] + 1 == len(indices)
+            varied = frozenset(first.variables if are_steps else ())
             node = first.node if first.node in self.ids else None
             yield replace(first, node=node, count=len(indices), varied=varied)
 

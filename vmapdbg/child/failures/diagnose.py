@@ -267,9 +267,6 @@ def _find_method(ours: Frames) -> str | None:
     return next((f"Tensor.{method}" for method in methods), None)
 
 
-# *** a loop of a kernel with several ENDs
-
-
 def find_shared_loop(ast: UOp, renderer: Any, last: str | None) -> SharedLoop | None:
     """Returns a loop with several ENDs, which cannot be ordered; None without. `last` is the rewrite that failed."""
     rewrites = _lower_again(ast, renderer, last)

@@ -234,23 +234,18 @@ class UserLines:
     def find_origins(self, toposort: Mapping[UOp, Any], consumers: Consumers) -> dict[UOp, Origin]:
         """Maps each node to its origin. A node that tinygrad put in has the origin of its first consumer with one, else
         of its value; a STORE has the origin of its value first."""
-        found = {u: origin for u in toposort if u.op.name not in _NO_LINE and (origin := self._origin_of(u))}
-        _take_from_values(found, (u for u in toposort if u.op.name == "STORE"))
-        _take_from_consumers(found, toposort, consumers)
-        _take_from_values(found, toposort)
-        _take_from_consumers(found, toposort, consumers)  # the target of an output's STORE has only this consumer
+        with_line = [u for u in toposort if u.op.name not in _NO_LINE]
+        found = {u: origin for u in with_line if (origin := self._origin_of(u))}
+
+        def take(uops: Iterable[UOp], from_values: bool) -> None:
+            for uop in uops:
+                others = reversed(uop.src) if from_values else consumers.get(uop, ())  # a STORE has its value last
+                origin = next((found[other] for other in others if other in found), None)
+                if origin is not None:
+                    found.setdefault(uop, origin)
+
+        take((u for u in toposort if u.op.name == "STORE"), from_values=True)
+        take(reversed(with_line), from_values=False)
+        take(toposort, from_values=True)
+        take(reversed(with_line), from_values=False)  # the target of an output's STORE has only this consumer
         return found
-
-
-def _take_from_values(found: dict[UOp, Origin], uops: Iterable[UOp]) -> None:
-    for uop in uops:
-        origin = next((found[s] for s in reversed(uop.src) if s in found), None)  # a STORE has its value last
-        if origin is not None:
-            found.setdefault(uop, origin)
-
-
-def _take_from_consumers(found: dict[UOp, Origin], toposort: Mapping[UOp, Any], consumers: Consumers) -> None:
-    for uop in reversed(list(toposort)):
-        origin = next((found[c] for c in consumers.get(uop, ()) if c in found), None)
-        if origin is not None and uop.op.name not in _NO_LINE:
-            found.setdefault(uop, origin)

@@ -14,7 +14,6 @@ from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoo
 from vmapdbg.child.program.reach import Reach, bound_address, count_written, find_known_reach, find_reach
 from vmapdbg.model import capture as model
 from vmapdbg.model.schedule_index import group_equal
-from vmapdbg.model.vocabulary import LoopKind
 from vmapdbg.reference.graph import Unknown, reach
 
 _STORE = re.compile(r"\s*(\*\(.*\) = |(data|temp|acc|buf)\w*\[.*\] = )")
@@ -163,12 +162,9 @@ def find_pinned(program: LinearProgram, access: MemoryAccess) -> Iterator[Progra
 
 
 def _describe_loop(loop: ProgramLoop) -> model.Loop:
-    kind: LoopKind = "launch"
     if loop.op == "loop":
-        kind = "loop"
-    elif loop.is_thread:
-        kind = "thread"
-    return model.Loop(loop.name, loop.trips, kind)
+        return model.Loop(loop.name, loop.trips, "loop")
+    return model.Loop(loop.name, loop.trips, "thread" if loop.is_thread else "launch")
 
 
 # *** accumulators

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -152,7 +152,7 @@ class Rows:
         steps: Mapping[UOp, Whole],
         count: int,
         outer: Rows | None = None,
-        inside: frozenset[UOp] = frozenset(),
+        inside: Container[UOp] = (),
     ):
         self.run, self.steps, self.count, self.outer, self.inside = run, steps, count, outer, inside
         self._known: dict[UOp, Numbers] = {}

@@ -12,6 +12,7 @@ from vmapdbg.child.program.linear import CORE, INTEGERS, Buffer, LinearProgram, 
 from vmapdbg.child.program.uops import (
     POINTER_OPS,
     base_of,
+    dtype_of,
     find_constant,
     find_space,
     is_memory,
@@ -109,7 +110,8 @@ class Reader:
         if not is_variable(u):
             op, end = _LOOP_OPS[u.op.name], u.src[0]
             trips, symbolic = int(end.vmax), end.vmin != end.vmax
-        loop = ProgramLoop(op, (), _name_dtype(u), 4, name=loop_name(u), trips=trips, symbolic=symbolic)
+        dtype = name_dtype(scalar_of(u.dtype))
+        loop = ProgramLoop(op, (), dtype, 4, name=loop_name(u), trips=trips, symbolic=symbolic)
         loop.bounds = int(u.vmin), int(u.vmax)
         self.values[u] = loop
         return loop
@@ -124,7 +126,7 @@ class Reader:
             return
         buffer, index, gates, follows, width = pointer
         # from 0.13 on the gate is the last source of the LOAD, after the value for a closed gate
-        load_gates = [self.value_of(s) for s in u.src[2:] if _name_dtype(s) == "bool"]
+        load_gates = [self.value_of(s) for s in u.src[2:] if dtype_of(s) == "bool"]
         self.program.addressing += load_gates
         gates += load_gates
         gates += [gate for gate in self.gates if gate not in gates]
@@ -242,14 +244,10 @@ def _count_operations(u: UOp, lanes: int) -> int:
 
 
 def _bounds_of(u: UOp) -> tuple[int, int] | None:
-    if _name_dtype(u) not in INTEGERS and _name_dtype(u) != "bool":
+    if dtype_of(u) not in INTEGERS and dtype_of(u) != "bool":
         return None
     try:
         lowest, highest = u.vmin, u.vmax
     except Exception:  # a loaded value, or a kind of value that has no bounds in this release
         return None
     return (int(lowest), int(highest)) if isinstance(lowest, int) and isinstance(highest, int) else None
-
-
-def _name_dtype(u: UOp) -> str:
-    return name_dtype(scalar_of(u.dtype))

@@ -107,9 +107,6 @@ def op_weight(op: Any, dtype: Any, target: str) -> int:
     return max(1, count_work(linear_reader.read_linear(compiled.uops)).ops)
 
 
-# *** programs for another process
-
-
 def keep_program(uops: Iterable[UOp], variables: Mapping[str, int]) -> bytes:
     """Returns a kernel, as UOps with its root last, and the values of its variables, for another process."""
     import tinygrad

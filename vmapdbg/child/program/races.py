@@ -91,8 +91,8 @@ def _find_conflict(program: LinearProgram, pair: _Pair) -> tuple[int, tuple[int,
     used = set(linear.walk(addressing, {*program.loops, *program.threads}))
     # what both are in the same step of counts only if an address uses it
     shared = [loop for loop in shared if loop in used]
-    places, least, most = _list_owners(pair.first, threads, shared, pair.repeated, 1)
-    others, others_least, others_most = _list_owners(pair.second, threads, shared, pair.repeated, 0)
+    places, least, most = _list_owners(pair, pair.first, threads, shared)
+    others, others_least, others_most = _list_owners(pair, pair.second, threads, shared)
     both, at, others_at = np.intersect1d(places, others, return_indices=True)
     for mine, theirs in ((least[at], others_most[others_at]), (most[at], others_least[others_at])):
         different = np.flatnonzero(mine != theirs)
@@ -103,15 +103,10 @@ def _find_conflict(program: LinearProgram, pair: _Pair) -> tuple[int, tuple[int,
 
 
 def _list_owners(
-    access: MemoryAccess,
-    threads: Sequence[ProgramLoop],
-    shared: Sequence[ProgramLoop],
-    repeated: ProgramLoop | None,
-    offset: int,
+    pair: _Pair, access: MemoryAccess, threads: Sequence[ProgramLoop], shared: Sequence[ProgramLoop]
 ) -> tuple[Integers, Integers, Integers]:
     """Returns the places that an access reaches (element + size of the buffer * step of the `shared` loops), and the
-    first and the last thread that reaches each of them. The step of the loop `repeated` counts `offset` more. Raises
-    Unknown."""
+    first and last thread that reaches each. The first access counts its step of `repeated` one more. Raises Unknown."""
     import numpy as np
 
     base, terms = linear.split_terms(access.index)
@@ -125,8 +120,8 @@ def _list_owners(
         raise Unknown("too many steps")
     factor = access.buffer.size
     for loop in shared:
-        if loop is repeated:
-            base += offset * factor
+        if loop is pair.repeated and access is pair.first:
+            base += factor
         terms.append((loop, factor))
         factor *= loop.trips + 1
     count = 1
