@@ -28,6 +28,7 @@ from vmapdbg.values.tolerance import ITEMSIZE, is_float
 UOp = Any
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Steps = dict[UOp, Whole]
 MOST_ROWS = 1 << 20
 """The most steps that are computed at a time."""
 MOST_OPS = 1_000_000
@@ -147,12 +148,7 @@ class Rows:
     of all UOps that are not `inside` it."""
 
     def __init__(
-        self,
-        run: Interpreter,
-        steps: Mapping[UOp, Whole],
-        count: int,
-        outer: Rows | None = None,
-        inside: Container[UOp] = (),
+        self, run: Interpreter, steps: Steps, count: int, outer: Rows | None = None, inside: Container[UOp] = ()
     ):
         self.run, self.steps, self.count, self.outer, self.inside = run, steps, count, outer, inside
         self._known: dict[UOp, Numbers] = {}
