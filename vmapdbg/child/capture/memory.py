@@ -251,7 +251,8 @@ class Adviser:
         if not possible:
             return []
         ops = sum(map(self.builder.count_ops, possible)) if kind == "recompute" else 0
-        line, size = None if kind == "free" else self.line_of(live[0]), sum(value.bytes for value in possible)
+        line = None if kind == "free" else self.line_of(live[0])
+        size = sum(value.bytes for value in possible)
         return [model.MemoryAdvice(kind, line, name, len(possible), size, self.times.find_peak(changed), ops)]
 
     def recompute(self, value: Value) -> list[Span]:

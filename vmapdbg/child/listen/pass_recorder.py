@@ -215,7 +215,8 @@ class PassRecorder:
                 nodes.setdefault(ast, {})[memory_of(arguments[0]) if arguments else None] = node
         held = self.record.held
         for launch in list_launches(graph, created):
-            of_ast, written = nodes.get(launch.ast, {}), memory_of(launch.buffers[0]) if launch.buffers else None
+            of_ast = nodes.get(launch.ast, {})
+            written = memory_of(launch.buffers[0]) if launch.buffers else None
             node = of_ast.get(written)
             if node is None and len(of_ast) == 1:
                 node = next(iter(of_ast.values()))
