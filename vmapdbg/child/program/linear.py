@@ -165,8 +165,8 @@ def write_expression(expression: Value, names: Mapping[Value, str]) -> str:
     written = dict(names)
     for value in walk([expression], names):
         leaves = {"const": str(value.constant), "load": "a loaded value", "variable": value.name}
-        text = leaves.get(value.op) or TEXT.get(value.op, value.op.upper())
-        written.setdefault(value, text.format(*map(written.get, value.sources)))
+        operands = map(written.get, value.sources)
+        written.setdefault(value, leaves.get(value.op) or TEXT.get(value.op, value.op.upper()).format(*operands))
     text = written[expression]
     while expression.op == "cast":
         (expression,) = expression.sources
