@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import reduce
 from operator import add
@@ -38,14 +39,11 @@ def find_device(stopwatch: Stopwatch) -> Device | None:
         return None
     threads = count_cores() if name.startswith(_CPUS) else None
     key = " ".join((name, platform.node(), platform.machine(), platform.processor(), str(threads)))
-    try:
-        known: dict[str, Any] = json.loads(read_kept(_FILE))
-    except ValueError:
-        known = {}
-    try:
+    known: dict[str, Any] = {}
+    with suppress(ValueError, KeyError, TypeError):
+        known = json.loads(read_kept(_FILE))
         return Device(**known[key])
-    except (KeyError, TypeError):
-        found = replace(_measure(name, stopwatch), threads=threads)
+    found = replace(_measure(name, stopwatch), threads=threads)
     keep(_FILE, json.dumps({**known, key: asdict(found)}))
     return found
 

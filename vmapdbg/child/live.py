@@ -40,10 +40,8 @@ def build_capture(
 
 def _observed_version() -> str:
     """Returns the version that the files next to the imported tinygrad say; `none` without tinygrad."""
-    module = sys.modules.get("tinygrad")
-    if module is None or module.__file__ is None:
-        return "none"
-    return find_version(Path(module.__file__).resolve().parent.parent) or "unknown"
+    file = getattr(sys.modules.get("tinygrad"), "__file__", None)
+    return "none" if file is None else find_version(Path(file).resolve().parent.parent) or "unknown"
 
 
 def build_live_capture(schedules: list[ScheduleRecord], target: str) -> model.Capture:

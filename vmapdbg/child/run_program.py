@@ -219,6 +219,5 @@ def current_test() -> str:
     program = sys.argv[0] if sys.argv else ""
     name = os.path.relpath(program) if os.path.isabs(program) else program or "python"
     process = sys.modules.get("multiprocessing.process")
-    if process is None or process.current_process().name == "MainProcess":
-        return name
-    return f"{name} ({process.current_process().name})"
+    worker = "MainProcess" if process is None else process.current_process().name
+    return name if worker == "MainProcess" else f"{name} ({worker})"

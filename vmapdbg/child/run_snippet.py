@@ -83,9 +83,8 @@ class Mode:
             from vmapdbg.child.evidence.collector import Collector
 
             with self.recorder.leaving_out("the values that check compares"):
-                collector = (self.collector_kind or Collector)(
-                    Path(self.request.evidence), self.recorder, self.job.gradients
-                )
+                kind = self.collector_kind or Collector
+                collector = kind(Path(self.request.evidence), self.recorder, self.job.gradients)
                 collector.watch(module)
                 self.collector = collector
         if self.job.is_compared:
@@ -197,8 +196,7 @@ def write_capture(request: Request, mode: Mode, error: model.SnippetError | None
 
 def drop_destructor() -> None:
     """Removes Tensor's destructor: after Python has emptied tinygrad's modules, it fails with lines on stderr."""
-    module = sys.modules.get("tinygrad.tensor")
-    tensor = getattr(module, "Tensor", None)
+    tensor = getattr(sys.modules.get("tinygrad.tensor"), "Tensor", None)
     if tensor is not None and "__del__" in vars(tensor):
         del tensor.__del__
 

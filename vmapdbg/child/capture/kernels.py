@@ -62,7 +62,6 @@ class KernelBuilder:
         accesses, resets, races = self._find_facts(launch, program, source)
         asked = sum(map(self._count_asked, nodes if launch.node is not None else ()))
         executed = work.ops * launch.count
-        redundancy = round(executed / asked, 4) if asked else None  # executed ops per op that the graph asks for
         return replace(
             kernel,
             name=compiled.name,
@@ -73,7 +72,7 @@ class KernelBuilder:
             threads=work.threads,
             executed_ops=executed,
             bytes=work.bytes * launch.count,
-            redundancy=redundancy,
+            redundancy=round(executed / asked, 4) if asked else None,  # executed ops per op that the graph asks for
             buffers=tuple(_list_arguments(program.linear.buffers, compiled)),
             accesses=accesses,
             fresh=self._is_fresh(launch),
@@ -111,11 +110,10 @@ class KernelBuilder:
             accesses=(),
         )
 
-    def _find_wrong_times(self, number: int, linear: LinearProgram) -> Iterator[model.WrongTime]:
-        wrong_times = self.order.wrong_times.get(number, {})
-        for buffer in sorted(linear.buffers, key=lambda buffer: buffer.slot):
-            if buffer.space == "global" and buffer.slot in wrong_times:
-                yield replace(wrong_times[buffer.slot], buffer=buffer.name)
+    def _find_wrong_times(self, number: int, linear: LinearProgram) -> list[model.WrongTime]:
+        names = {buffer.slot: buffer.name for buffer in linear.buffers if buffer.space == "global"}
+        found = sorted(self.order.wrong_times.get(number, {}).items())
+        return [replace(wrong, buffer=names[slot]) for slot, wrong in found if slot in names]
 
     def _find_facts(self, launch: Launch, program: RenderedProgram, source: str) -> Facts:
         key = launch.ast.key, launch.varied
@@ -127,9 +125,7 @@ class KernelBuilder:
     def _is_fresh(self, launch: Launch) -> bool:
         """Whether a kernel's buffer is new: an ASSIGN writes into an older buffer, an OUTER REDUCE adds to one."""
         written = launch.node
-        if written is None or written.op.name in WRITES:
-            return False
-        if written.op.name == "REDUCE" and not _is_reduce(written):
+        if written is None or written.op.name in WRITES or (written.op.name == "REDUCE" and not _is_reduce(written)):
             return False
         return self.writers[launch.buffers[:1]] == 1
 
@@ -152,9 +148,8 @@ class KernelBuilder:
             op, operand, shape = u.arg[0], u.dtype, u.src[0].shape
         elif u.op in GroupOp.ALU:
             # from 0.14 on a constant may have a dtype without a size and take the other operand's size
-            dtypes = [s.dtype for s in reversed(u.src)]
-            sized = (dtype for dtype in dtypes if "weak" not in str(dtype))
-            op, operand, shape = u.op, next(sized, dtypes[0]), u.shape
+            sized = (s.dtype for s in reversed(u.src) if "weak" not in str(s.dtype))
+            op, operand, shape = u.op, next(sized, u.src[-1].dtype), u.shape
         else:
             return 0
         batch = math.prod(int(r.vmax) + 1 for r in self.view.passed.ambient.get(u, ()))

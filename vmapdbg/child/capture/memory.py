@@ -37,9 +37,7 @@ Change = Callable[[Value], list[Span]]
 class MemoryBuilder:
     """Builds the Memory of a run that ended, and says where values come from. `built` are the recorded schedules."""
 
-    def __init__(
-        self, watched: Allocations, records: Sequence[ScheduleRecord], built: Sequence[model.Schedule]
-    ) -> None:
+    def __init__(self, watched: Allocations, records: Sequence[ScheduleRecord], built: Sequence[model.Schedule]):
         self.watched, self.records, self.built = watched, records, built
         self.times = Lifetimes(watched)
         self.view_of = functools.cache(PassView)
@@ -98,11 +96,9 @@ class MemoryBuilder:
         return self.place_launch(launches[0]) if launches else None
 
     def _find_value(self, value: Value) -> model.Placement:
-        if not value.written:
-            return model.Placement(None, None, value.line, value.bytes)
-        launch = value.written[0]
-        if launch.place is None:
-            return model.Placement(None, None, launch.line, value.bytes)
+        launch = value.written[0] if value.written else None
+        if launch is None or launch.place is None:
+            return model.Placement(None, None, value.line if launch is None else launch.line, value.bytes)
         schedule, index = launch.place
         view = self.read_pass(schedule)
         node = view.passed.kernels[index].node
@@ -160,10 +156,11 @@ class MemoryBuilder:
             passed = None if part.schedule is None else self.records[part.schedule].passed
             alike[passed or (part.name, part.line, part.call)].append(part)
         peaks: list[model.PartPeak] = []
-        for first, *others in alike.values():
+        for parts in alike.values():
+            first = parts[0]
             # from the level that it begins with
-            most = max(max(self.times.levels[one.first - 1 : one.end]) for one in (first, *others))
-            peaks.append(model.PartPeak(first.name, first.line, 1 + len(others), most, first.schedule, first.call))
+            most = max(max(self.times.levels[one.first - 1 : one.end]) for one in parts)
+            peaks.append(model.PartPeak(first.name, first.line, len(parts), most, first.schedule, first.call))
         return sorted(peaks, key=lambda part: -part.bytes)
 
 
@@ -177,13 +174,9 @@ class Holders:
         with leaving_out("what holds the memory"):
             self._walk([(name, value) for name, value in variables.items() if name[:2] != "__"])
 
-    def names_of(self, value: Value) -> list[str]:
-        """Returns the Tensors that hold a value."""
-        return self._names.get(id(value.buffer()), [])
-
-    def lazy_of(self, value: Value) -> list[str]:
-        """Returns the Tensors that still have to be computed from a value."""
-        return self._lazy.get(id(value.buffer()), [])
+    def names_of(self, value: Value, lazy: bool = False) -> list[str]:
+        """Returns the Tensors that hold a value; the `lazy` ones still have to be computed from it."""
+        return (self._lazy if lazy else self._names).get(id(value.buffer()), [])
 
     def _walk(self, waiting: list[tuple[str, Any]]) -> None:
         from tinygrad.tensor import Tensor
@@ -198,20 +191,17 @@ class Holders:
             if isinstance(value, Tensor):
                 self._add(path, value.uop)
                 items = {"grad": value.grad}
-            elif isinstance(value, dict):
-                items = value
-            elif isinstance(value, (list, tuple)):
-                items = dict(enumerate(value))
+            elif isinstance(value, (dict, list, tuple)):
+                items = value if isinstance(value, dict) else dict(enumerate(value))
             waiting += [(f"{path}.{name}", one) for name, one in items.items() if one is not None]
 
     def _add(self, path: str, uop: Any) -> None:
         memories, found = [uop.base], self._names
         if uop.base.op.name != "BUFFER":
             memories, found = [u for u in uop.toposort() if u.op.name == "BUFFER"], self._lazy
-        for memory in memories:
-            if memory.is_realized:
-                for part in getattr(memory.buffer, "bufs", [memory.buffer]):
-                    found[id(part.base)].append(path)
+        held = (memory.buffer for memory in memories if memory.is_realized)
+        for part in chain.from_iterable(getattr(buffer, "bufs", [buffer]) for buffer in held):
+            found[id(part.base)].append(path)
 
 
 # *** advice
@@ -228,15 +218,15 @@ class Adviser:
         """Returns the changes that lower the peak most."""
         found: list[model.MemoryAdvice] = []
         for values in group_equal(filter(self.times.find_gap, self.live), self.line_of):
-            found += self.judge("recompute", values, self.recompute, self.line_of(values[0]))
+            found += self.judge("recompute", values, self.recompute)
         floats = [value for value in self.live if value.dtype == "float" and value.written]
         for values in group_equal(floats, self.line_of):
-            found += self.judge("half", values, lambda v: [(v.start, v.end, v.bytes // 2)], self.line_of(values[0]))
+            found += self.judge("half", values, lambda value: [(value.start, value.end, value.bytes // 2)])
         dead = [one for one in self.live if one.arena is None and one.used and one.touched[-1] < self.times.tick]
         # no Tensor of the program has these: lazy Tensors hold them, as gradients do after a backward pass
         nameless = [value for value in dead if not self.holders.names_of(value)]
-        lazy = chain.from_iterable(map(self.holders.lazy_of, self.list_alike(nameless)))
-        found += self.judge("free", nameless, self.drop, None, join_first(list(dict.fromkeys(lazy)), _MOST_HOLDERS))
+        lazy = chain.from_iterable(self.holders.names_of(value, lazy=True) for value in self.list_alike(nameless))
+        found += self.judge("free", nameless, self.drop, join_first(list(dict.fromkeys(lazy)), _MOST_HOLDERS))
         large = (value for value in dead if value.bytes >= _LEAST_SHARE * self.times.peak)
         found += filter(None, map(self.advise_delete, large))
         least = self.times.peak * (1 - _LEAST_SHARE)
@@ -254,19 +244,16 @@ class Adviser:
         keys = {(self.line_of(value), value.bytes) for value in values}
         return [one for one in self.times.values if one.used and (self.line_of(one), one.bytes) in keys]
 
-    def judge(
-        self, kind: Any, live: Sequence[Value], change: Change, line: Line, name: str = ""
-    ) -> list[model.MemoryAdvice]:
+    def judge(self, kind: Any, live: Sequence[Value], change: Change, name: str = "") -> list[model.MemoryAdvice]:
         """Returns the advice to change some live values and what is like them; nothing if none can be changed."""
         possible = [value for value in live if change(value)]
         changed = {value: spans for value in self.list_alike(possible) if (spans := change(value))}
         if not possible:
             return []
         ops = sum(map(self.builder.count_ops, possible)) if kind == "recompute" else 0
+        line = None if kind == "free" else self.line_of(live[0])
         size = sum(value.bytes for value in possible)
         return [model.MemoryAdvice(kind, line, name, len(possible), size, self.times.find_peak(changed), ops)]
-
-    # *** recompute instead of keep
 
     def recompute(self, value: Value) -> list[Span]:
         """Has a kernel compute a value again for its next reader, if its inputs are still there."""
@@ -283,8 +270,6 @@ class Adviser:
             if source.end <= again or any(written.tick < launch.tick <= again for launch in source.written):
                 return []
         return [] if self.builder.place_launch(written).kernel is None else span_without(value, *gap)
-
-    # *** free earlier
 
     def drop(self, value: Value) -> list[Span]:
         """Has the planner free a value after its last use, in the schedule that computes it."""

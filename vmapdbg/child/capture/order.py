@@ -17,9 +17,7 @@ from vmapdbg.reference.graph import reach
 _LEAVES = frozenset({"BUFFER", "PARAM"})
 _LOOKS = RESHAPING | {"BITCAST", "DETACH", "AFTER", "ASSIGN"}
 # they write to unknown memory, or on several devices
-_UNKNOWN = frozenset(
-    {"KERNEL", "CALL", "CUSTOM_KERNEL", "CUSTOM_FUNCTION", "MULTI", "MSELECT", "MSTACK", "BUFFER_VIEW"}
-)
+_UNKNOWN = {"KERNEL", "CALL", "CUSTOM_KERNEL", "CUSTOM_FUNCTION", "MULTI", "MSELECT", "MSTACK", "BUFFER_VIEW"}
 
 
 class Unclear(Exception):
@@ -65,8 +63,7 @@ class MemoryOrder:
             memory = _memory_key(launch.buffers[0])
             if memory in self.leaves and memory not in self.writes:
                 self.overwrites[number] = self.view.ids[self.leaves[memory]]
-            wrong_times = dict(self._find_wrong_times(index, launch))
-            if wrong_times:
+            if wrong_times := dict(self._find_wrong_times(index, launch)):
                 self.wrong_times[number] = wrong_times
 
     def _find_wrong_times(self, index: int, launch: Launch) -> Iterator[tuple[int, WrongTime]]:
@@ -82,8 +79,8 @@ class MemoryOrder:
             too_early = done.difference(*versions)
             too_late = versions[0].intersection(*versions[1:]) - done - {launch.node}
             if too_early or too_late:
-                node = self.view.ids[self.leaves[memory]]
-                yield argument, WrongTime("", node, self._number_all(too_early), self._number_all(too_late))
+                numbers = map(self._number_all, (too_early, too_late))
+                yield argument, WrongTime("", self.view.ids[self.leaves[memory]], *numbers)
 
     def _number_all(self, writes: Iterable[UOp]) -> tuple[int, ...]:
         numbers = (self.numbers[self.writers[write]] for write in writes)

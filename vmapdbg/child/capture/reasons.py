@@ -81,24 +81,19 @@ def _explain_rule(view: PassView, node: UOp, decision: DecisionRecord, at: model
     return Reason("assigned-value", (view.ids[asker],), at=at)
 
 
-# *** consumers that disagree
-
-
 def _explain_disagreement(view: PassView, node: UOp, decided: RealizeDecision, at: model.Decision) -> Reason:
     """Names the first consumer that asks for each range, on the first axis on which the consumers disagree."""
     where, asked = _find_disagreement(view, node, decided)
     axis = view.render(where) if not isinstance(where, int) else where
-    consumers: list[int] = []
+    consumers = [(view.ids[consumer], view.render(r)) for consumer, r in asked if consumer in view.ids]
     first: dict[str, int] = {}
-    for consumer, r in asked:
-        if consumer in view.ids:
-            consumers.append(view.ids[consumer])
-            first.setdefault(view.render(r), view.ids[consumer])
+    for consumer, name in consumers:
+        first.setdefault(name, consumer)
     if len(first) > 1:
         return Reason("consumers-disagree", tuple(first.values()), tuple(first), axis=axis, at=at)
     if asked and view.passed.scope_ranges:
         # they ask for loops over the same RANGE, which are not one loop
-        return Reason("loops-not-shared", tuple(consumers), tuple(first), axis=axis, at=at)
+        return Reason("loops-not-shared", tuple(one for one, _ in consumers), tuple(first), axis=axis, at=at)
     return Reason(UNKNOWN, at=at)
 
 
@@ -145,9 +140,8 @@ def _find_ends(view: PassView, node: UOp, ranges: Iterable[UOp]) -> dict[UOp, UO
         below = todo.pop(0)
         for consumer in view.passed.consumers.get(below, ()):
             ended = _ended_at(view, consumer, below)
-            for r in wanted:
-                if r in ended:
-                    found.setdefault(r, consumer)
+            for r in filter(ended.__contains__, wanted):
+                found.setdefault(r, consumer)
             if consumer not in seen:
                 seen.add(consumer)
                 todo.append(consumer)

@@ -22,8 +22,9 @@ from vmapdbg.install.job import Choice
 from vmapdbg.model import capture as model
 from vmapdbg.model.capture import Reason
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
-from vmapdbg.model.vocabulary import Outcome, Rule
+from vmapdbg.model.vocabulary import Rule
 
+Numbers = dict[str, int | float | str]
 _REFUSED = model.Schedule(0, None, 0, (), (), (), (), (), ())  # refused before the pass saw it
 _PLAIN = frozenset({"CONST", "BUFFER", "MSELECT", "BIND", "DEFINE_VAR"})  # the argument is shown as it is
 _READ = frozenset({"BUFFER", "PARAM", "AFTER", *STAGE_OPS})
@@ -52,9 +53,9 @@ def build_schedules(
     for index, one in enumerate(asked):
         made = built.get(one.passed, _REFUSED)
         outputs = () if made is _REFUSED else tuple(one.outputs)
-        made = replace(made, index=index, line=one.line, outputs=outputs, cached=one.cached, buffer_op=stage_op())
         not_in_key = {name: (str(then), str(now)) for name, (then, now) in one.not_in_key.items()}
-        schedules.append(replace(made, not_in_key=not_in_key))
+        made = replace(made, index=index, line=one.line, outputs=outputs, cached=one.cached, not_in_key=not_in_key)
+        schedules.append(replace(made, buffer_op=stage_op()))
     return tuple(schedules)
 
 
@@ -78,13 +79,11 @@ def _build_schedule(view: PassView, kernels: tuple[model.Kernel, ...]) -> model.
 
 
 def _build_ranges(view: PassView) -> tuple[model.Range, ...]:
-    passed = view.passed
+    passed, scopes = view.passed, view.passed.scope_ranges
     # thousands of nodes share few index expressions
     indices = dict.fromkeys(r for ins, outs, *_ in passed.range_map.values() for r in (*ins, *outs))
-    scopes = passed.scope_ranges
-    known = sorted(scopes, key=lambda r: -r.arg[0])
     used = chain.from_iterable([*(index.ranges for index in indices), *passed.ambient.values()])
-    found = dict.fromkeys([*known, *used])
+    found = dict.fromkeys([*sorted(scopes, key=lambda r: -r.arg[0]), *used])
     return tuple(model.Range(view.render(r), size_of(r.src[0]), r.arg[-1].name, r in scopes) for r in found)
 
 
@@ -124,8 +123,7 @@ def _unsplit_of(view: PassView, node: UOp) -> model.Unsplit | None:
     if node.op.name != "REDUCE_AXIS" or not unsplit:
         return None
     # the ranges of a scope got other ids after the report: the reduce is another UOp now, with the same tag
-    tagged = (whole for u, whole in unsplit.items() if u.tag and u.tag == node.tag)
-    whole = unsplit.get(node) or next(tagged, None)
+    whole = unsplit.get(node) or next((whole for u, whole in unsplit.items() if u.tag and u.tag == node.tag), None)
     return whole and model.Unsplit("gather", whole.axes, whole.rest, whole.source, whole.between, whole.result)
 
 
@@ -165,10 +163,8 @@ def _describe_argument(view: PassView, u: UOp) -> str:
 
 def _describe_sizes(part: Any) -> str:
     if isinstance(part, tuple):
-        return "(" + ", ".join(str(size_of(s)) for s in part) + ")"
-    if isinstance(part, bool):
-        return str(part)  # a FLIP has a bool for each axis
-    return str(size_of(part))
+        return "(" + ", ".join(map(_describe_sizes, part)) + ")"
+    return str(part if isinstance(part, bool) else size_of(part))  # a FLIP has a bool for each axis
 
 
 # *** buffers, and why each was kept or removed: the tests of the cost function are known by their subject
@@ -180,11 +176,8 @@ def _build_bufferize(view: PassView, made: BufferRecord) -> model.Bufferize:
     # a buffer has its ambient ranges before the ranges of its axes
     is_global = buffer.arg.addrspace.name == "GLOBAL"
     ambient = set(view.passed.ambient.get(made.node, ()) if is_global else ())
-    outcome: Outcome = "kept" if made.stored else "removed"
-    outside: tuple[model.Outside, ...] = ()
-    for stage, index in made.readers if made.stored else ():
-        # the indices at which a reader leaves the buffer, from the first reader that does
-        outside = outside or _list_outside(view, index.src[1:], stage.shape)
+    # the indices at which a reader leaves the buffer, from the first reader that does
+    outside = (_list_outside(view, index.src[1:], stage.shape) for stage, index in made.readers if made.stored)
     return model.Bufferize(
         node=view.ids[made.node],
         closed_ranges=view.render_all(buffer.src[1:]),
@@ -192,10 +185,10 @@ def _build_bufferize(view: PassView, made: BufferRecord) -> model.Bufferize:
         size=size,
         bytes=size * buffer.dtype.itemsize,
         addrspace=buffer.arg.addrspace.name,
-        outcome=outcome,
+        outcome="kept" if made.stored else "removed",
         reason="",
         decided=_explain_outcome(view, made),
-        outside=outside,
+        outside=next(filter(None, outside), ()),
         left_open=view.render_all(r for r in made.left_open if r.arg[-1].name != "OUTER"),
     )
 
@@ -224,9 +217,7 @@ def _explain_outcome(view: PassView, buffer: BufferRecord) -> Reason:
     return Reason("no-rule")
 
 
-def _name_rule(
-    buffer: BufferRecord, stage: UOp, reader: UOp | None, decision: DecisionRecord
-) -> tuple[Rule, dict[str, int | float | str]]:
+def _name_rule(buffer: BufferRecord, stage: UOp, reader: UOp | None, decision: DecisionRecord) -> tuple[Rule, Numbers]:
     value, op = stage.src[0], buffer.stage.src[0].op.name
     if reader is None:
         if value.op.name == "CONST":
@@ -254,7 +245,7 @@ def _name_rule(
     return "few-buffers", _count_buffers(decision)
 
 
-def _count_buffers(decision: DecisionRecord) -> dict[str, int | float | str]:
+def _count_buffers(decision: DecisionRecord) -> Numbers:
     """Returns how many buffers the value reads, and its limit if a condition has one: a number, or a known name."""
     values = (c.values["accessed_buffers"] for c in decision.conditions if "accessed_buffers" in c.values)
     buffers = len(next(values, ()))

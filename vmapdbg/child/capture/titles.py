@@ -24,8 +24,7 @@ _NAMES = {"__truediv__": "div", "__rtruediv__": "div", "__getitem__": "index"}
 def add_titles(schedule: Schedule) -> Schedule:
     """Returns the schedule with the `title`, the `main` node and the `phase` of each kernel."""
     index = index_of(schedule)
-    kernels = [_add_title(kernel, index) for kernel in schedule.kernels]
-    return replace(schedule, kernels=tuple(kernels))
+    return replace(schedule, kernels=tuple(_add_title(kernel, index) for kernel in schedule.kernels))
 
 
 def _add_title(kernel: Kernel, index: ScheduleIndex) -> Kernel:

@@ -6,6 +6,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -37,16 +38,12 @@ class PassView:
         self.numbers = number_kernels(passed.kernels)  # of the compute kernel of each launch of the pass
         self.launches = list(self._join_launches())
 
-    # *** ranges
-
     def asked_of(self, consumer: UOp, node: UOp) -> Ranges | None:
         """Returns the ranges that a consumer indexes a node with: from 0.14 on, it may have more. None: no ranges."""
         ranges = self.passed.range_map.get(consumer)
-        if ranges is None:
-            return None
         broadcast: Any = getattr(sys.modules.get("tinygrad.schedule.indexing"), "broadcast_rngs", None)
-        if broadcast is None:
-            return ranges[0]
+        if ranges is None or broadcast is None:
+            return ranges and ranges[0]
         return broadcast(consumer, node, ranges[0])
 
     def render(self, u: UOp) -> str:
@@ -60,15 +57,11 @@ class PassView:
     def render_all(self, ranges: Iterable[UOp]) -> tuple[str, ...]:
         return tuple(map(self.render, ranges))
 
-    # *** decisions
-
     def describe_decision(self, decision: DecisionRecord) -> model.Decision:
         """Returns a decision with its values rendered: a node as `EXPAND 50`, a range as tinygrad renders it."""
-        conditions: list[model.Condition] = []
-        for condition in decision.conditions:
-            values = {text: self._describe_value(value) for text, value in condition.values.items()}
-            conditions.append(replace(condition, values=values))
-        return model.Decision(decision.file, decision.line, decision.function, decision.text, tuple(conditions))
+        values = ({text: self._describe_value(v) for text, v in c.values.items()} for c in decision.conditions)
+        conditions = tuple(replace(c, values=shown) for c, shown in zip(decision.conditions, values, strict=True))
+        return model.Decision(decision.file, decision.line, decision.function, decision.text, conditions)
 
     def _describe_value(self, value: Any) -> str:
         if isinstance(value, (list, tuple)):
@@ -87,15 +80,12 @@ class PassView:
             text = value.op.name
         return cut_end(text, _MOST_CHARACTERS)
 
-    # *** launches
-
     def _join_launches(self) -> Iterator[Launch]:
         """Joins launches of one kernel that differ only in the value of a variable, as the steps of an OUTER range."""
         for indices in group_launches(self.passed.kernels):
             first = self.passed.kernels[indices[0]]
-            varied = frozenset[str]()
-            if len(indices) > 1 and indices[-1] - indices[0] + 1 == len(indices):
-                varied = frozenset(first.variables)
+            are_steps = len(indices) > 1 and indices[-1] - indices[0] + 1 == len(indices)
+            varied = frozenset(first.variables if are_steps else ())
             node = first.node if first.node in self.ids else None
             yield replace(first, node=node, count=len(indices), varied=varied)
 
@@ -127,12 +117,8 @@ def values_of(u: UOp) -> tuple[UOp, ...]:
 def _find_renderer() -> Any:
     """Returns tinygrad's rules that render an expression. They moved after 0.12."""
     for name in ("tinygrad.uop.render", "tinygrad.uop.ops"):
-        try:
-            module: Any = importlib.import_module(name)
-        except ImportError:
-            continue
-        if hasattr(module, "renderer"):
-            return module.renderer
+        with suppress(ImportError, AttributeError):
+            return importlib.import_module(name).renderer
     raise AttributeError("this tinygrad has no rules to render an expression with")
 
 

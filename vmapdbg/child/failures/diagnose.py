@@ -12,6 +12,7 @@ import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,9 +33,7 @@ Frames = Sequence[tuple[FrameType, int]]
 
 # a folder in tinygrad -> what tinygrad does there; the innermost frame in such a folder decides
 _STAGES: dict[str, CrashStage] = {"codegen": "codegen", "renderer": "codegen", "runtime": "run", "schedule": "schedule"}
-_SCHEDULING = frozenset(
-    {"complete_create_schedule_with_vars", "create_schedule", "get_rangeify_map", "create_linear_with_vars"}
-)
+_SCHEDULING = {"complete_create_schedule_with_vars", "create_schedule", "get_rangeify_map", "create_linear_with_vars"}
 _LOWERING = frozenset({"get_program", "to_program", "do_to_program"})
 _WRAPPERS = frozenset({"wrap_profile_matches", "quietly", "wrapper", "_wrapper", "__wrapper"})
 """Functions around other functions."""
@@ -52,9 +51,7 @@ class KnownNodes:
     """The nodes of a run of a pass (None: the graph was refused), for schedule number `schedule`; nothing is known
     without arguments. `following` maps a UOp to the UOp that rewrites made it from."""
 
-    def __init__(
-        self, schedule: int | None = None, passed: Any = None, following: Mapping[UOp, UOp] | None = None
-    ) -> None:
+    def __init__(self, schedule: int | None = None, passed: Any = None, following: Mapping[UOp, UOp] | None = None):
         self.schedule, self.following = schedule, following or {}
         self.ids, self.asts, self.held = dict[UOp, int](), list[UOp](), dict[UOp, UOp]()
         if passed is not None:
@@ -81,17 +78,13 @@ class KnownNodes:
 
 def _tags_of(u: UOp) -> list[int]:
     """tinygrad 0.12 numbers nodes; rewrites of a schedule keep the numbers."""
-    if not isinstance(u.tag, tuple):
-        return []
-    return [tag for tag in u.tag if isinstance(tag, int)]
+    return [tag for tag in u.tag if isinstance(tag, int)] if isinstance(u.tag, tuple) else []
 
 
 def read_nodes(recorder: Any) -> KnownNodes:
     """Returns what the recorder knows of the nodes of its last schedule."""
     schedules = recorder.schedules
-    if not schedules:
-        return KnownNodes()
-    return KnownNodes(len(schedules) - 1, schedules[-1].passed, recorder.origin)
+    return KnownNodes(len(schedules) - 1, schedules[-1].passed, recorder.origin) if schedules else KnownNodes()
 
 
 def explain_error(error: BaseException, nodes: KnownNodes, line: str | None = None) -> SnippetError:
@@ -126,9 +119,8 @@ def diagnose(error: BaseException, nodes: KnownNodes) -> Crash | None:
     if crash.stage == "graph":
         crash = replace(crash, method=_find_method(ours))
     else:
-        crash = replace(crash, schedule=nodes.schedule)
-    if crash.stage == "schedule":
-        crash = replace(crash, nodes=tuple(sorted(_find_nodes(ours, nodes))))
+        current = sorted(_find_nodes(ours, nodes)) if crash.stage == "schedule" else ()
+        crash = replace(crash, schedule=nodes.schedule, nodes=tuple(current))
     return replace(crash, rule=_find_raising_rule(ours), refusal=_find_refusal(error, ours))
 
 
@@ -140,9 +132,7 @@ def _find_refusal(error: BaseException, ours: Frames) -> Refusal | None:
     said = str(error)
     if isinstance(error, subprocess.CalledProcessError):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            again = subprocess.run(
-                error.cmd, input=source.encode(), capture_output=True, timeout=_COMPILING, check=False
-            )
+            again = subprocess.run(error.cmd, input=source.encode(), capture_output=True, timeout=_COMPILING)
             said = again.stderr.decode(errors="replace")
     lines = source.splitlines()
     for number, message in _COMPILE_ERROR.findall(said):
@@ -158,21 +148,16 @@ def explain_stopped(found: endless.Endless, loop: FrameType) -> Crash:
 
 def _describe_place(ours: Frames, rewriting: endless.Explanation | None) -> Crash:
     frame, line = ours[-1]
-    rewrite, rewrite_place = _find_rewrite(ours)
+    kind, steps, done = rewriting or ("error", (), None)
     place = endless.shorten_place(frame.f_code.co_filename, line)
-    crash = Crash("error", _find_stage(ours), place, frame.f_code.co_qualname, rewrite, rewrite_place)
-    if rewriting is None:
-        return crash
-    kind, steps, done = rewriting
-    return replace(crash, kind=kind, steps=steps, done=done)
+    what = kind, _find_stage(ours), place, frame.f_code.co_qualname
+    return Crash(*what, *_find_rewrite(ours), steps=steps, done=done)
 
 
 def _list_tinygrad(frames: Frames) -> Frames:
-    module = sys.modules.get("tinygrad")
-    folders = [str(overlay_dir())]
-    if module is not None and module.__file__ is not None:
-        folders.append(str(Path(module.__file__).parent))
-    starts = tuple(folder + os.sep for folder in folders)
+    file = getattr(sys.modules.get("tinygrad"), "__file__", None)
+    folders = [overlay_dir(), *([] if file is None else [Path(file).parent])]
+    starts = tuple(f"{folder}{os.sep}" for folder in folders)
     return [pair for pair in frames if make_absolute(pair[0].f_code.co_filename).startswith(starts)]
 
 
@@ -261,10 +246,8 @@ def _explain_rewriting(error: BaseException, ours: Frames) -> endless.Explanatio
 def _find_nodes(ours: Frames, nodes: KnownNodes) -> set[int]:
     """Returns the nodes in the variables of the innermost functions, else the node that a rule was tried on."""
     frames = [frame for frame, _ in ours if frame.f_code.co_name != "__get__"]
-    found: set[int | None] = set()
-    for frame in frames[-_SEARCHED:]:
-        uops = [value for value in list(frame.f_locals.values()) if type(value).__name__ == "UOp"]
-        found |= set(map(nodes.find, uops))
+    values = [value for frame in frames[-_SEARCHED:] for value in list(frame.f_locals.values())]
+    found = {nodes.find(value) for value in values if type(value).__name__ == "UOp"}
     for frame in reversed(frames):
         if found <= {None} and frame.f_code.co_qualname == _MATCHING:
             found.add(nodes.find(frame.f_locals.get("uop")))
@@ -278,16 +261,10 @@ def _name_operands(frame: FrameType) -> tuple[tuple[str, str], ...]:
 
 
 def _find_method(ours: Frames) -> str | None:
-    for frame, _ in ours:
-        kind, _, method = frame.f_code.co_qualname.partition(".")
-        # some methods of Tensor are in a mixin
-        is_method = (kind == "Tensor" or kind.endswith("Mixin")) and method and "." not in method
-        if is_method and frame.f_code.co_name not in _WRAPPERS:
-            return f"Tensor.{method}"
-    return None
-
-
-# *** a loop of a kernel with several ENDs
+    # some methods of Tensor are in a mixin
+    names = [frame.f_code.co_qualname for frame, _ in ours if frame.f_code.co_name not in _WRAPPERS]
+    methods = (match[1] for name in names if (match := re.fullmatch(r"(?:Tensor|[^.]*Mixin)\.([^.]+)", name)))
+    return next((f"Tensor.{method}" for method in methods), None)
 
 
 def find_shared_loop(ast: UOp, renderer: Any, last: str | None) -> SharedLoop | None:
@@ -298,13 +275,11 @@ def find_shared_loop(ast: UOp, renderer: Any, last: str | None) -> SharedLoop | 
         shared = next((r for r, count in ends.items() if count > 1), None)
         if shared is None:
             continue
-        in_ast = most = _count_ranges(ast, "REDUCE")[shared]
-        grown: tuple[str | None, str | None] = (None, None)
-        for other, where, graph in rewrites:
-            now = _count_ranges(graph, "REDUCE")[shared]
-            if now > most:
-                grown, most = (other, where), now
-        return SharedLoop(f"r{shared}", ends[shared], name, place, in_ast, most, *grown)
+        in_ast = _count_ranges(ast, "REDUCE")[shared]
+        counts = ((_count_ranges(graph, "REDUCE")[shared], other, where) for other, where, graph in rewrites)
+        # the first rewrite with the most, if that is more
+        grown = max([(in_ast, None, None), *counts], key=itemgetter(0))
+        return SharedLoop(f"r{shared}", ends[shared], name, place, in_ast, *grown)
     return None
 
 

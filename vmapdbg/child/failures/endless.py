@@ -128,10 +128,9 @@ class Watcher:
         while not self._ended.wait(_PERIOD):
             loop = find_frame(sys._current_frames().get(self._watched), LOOP)
             found = None
-            if loop is not None:
-                # the other thread goes on: its variables and dictionaries may change at any time
-                with contextlib.suppress(RuntimeError, KeyError):
-                    found = find_endless(loop)
+            # the other thread goes on: its variables and dictionaries may change at any time
+            with contextlib.suppress(RuntimeError, KeyError):
+                found = None if loop is None else find_endless(loop)
             if loop is not None and found is not None and (found.growing is not None or found.is_same(suspected)):
                 self._stop_rewrite(found, loop)
                 found = None
@@ -164,11 +163,9 @@ def explain_endless(found: Endless) -> Explanation:
         rotated = [steps[index:] + steps[:index] for index in range(len(steps))]
         circles.append(min(rotated, key=lambda steps: (steps[0].becomes is None, str(steps))))
 
-    def rank(steps: list[RewriteStep]) -> tuple[int, str]:
-        return sum(step.becomes is not None for step in steps), str(steps)
-
     # the circle with most rules; the same circle wherever the loop was stopped
-    return "waits", tuple(max(circles, key=rank, default=())), len(context.replace)
+    circles.sort(key=lambda steps: (sum(step.becomes is not None for step in steps), str(steps)))
+    return "waits", tuple(circles[-1] if circles else ()), len(context.replace)
 
 
 def explain_chain(context: Any, made: list[tuple[UOp, UOp]]) -> Explanation:

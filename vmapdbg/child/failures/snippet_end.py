@@ -105,8 +105,6 @@ class Shadow:
         """Notes the current launch for the copy."""
         self.place[0], self.place[1] = self.begun, launch
 
-    # *** launches
-
     def begins(self, steps: Sequence[PlannedLaunch]) -> None:
         self.begun += 1
         self.steps = steps
@@ -121,8 +119,6 @@ class Shadow:
 
     def fails(self, index: int) -> None:
         self.note(_NONE)
-
-    # *** the copy
 
     def renew(self) -> None:
         """Replaces the copy by a new copy."""

@@ -215,8 +215,8 @@ class Allocations:
         new = enumerate(self.recorder.schedules[self._schedules :], self._schedules)
         passes = [(number, one.passed) for number, one in new if one.passed is not None]
         self._schedules = len(self.recorder.schedules)
-        kernels = [(k, (number, i)) for number, passed in passes for i, k in enumerate(passed.kernels)]
-        known = [(kernel.ast if kernel.is_compute else None, place) for kernel, place in kernels]
+        kernels = ((number, i, kernel) for number, passed in passes for i, kernel in enumerate(passed.kernels))
+        known = [(kernel.ast if kernel.is_compute else None, (number, i)) for number, i, kernel in kernels]
         places = match_launches(list(map(_find_kernel, asts)), known)
         if self._capturing is not None:
             self._capturing += zip(asts, places, strict=True)

@@ -12,7 +12,7 @@ import ast
 import functools
 import linecache
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, is_dataclass
 from types import FrameType
 from typing import Any, Literal
@@ -65,8 +65,11 @@ def find_deciding(tree: ast.Module) -> dict[Function, Kind]:
             kind = _kind_of_rule(attributes[function.name], is_about_buffers)
             if kind is not None:
                 found.setdefault(function, kind)
-        if is_about_buffers and isinstance(action, ast.Lambda) and not _only_calls(action, functions):
-            found[action] = "rule"
+        match action:
+            case ast.Lambda(body=ast.Call(ast.Name(name))) if name in functions:
+                pass  # it only calls the function, which is the rule
+            case ast.Lambda() if is_about_buffers:
+                found[action] = "rule"
     for name, function in functions.items():
         if "bufferize" in attributes[name]:
             found.setdefault(function, "places")
@@ -79,11 +82,6 @@ def _kind_of_rule(attributes: set[str], is_about_buffers: bool) -> Kind | None:
     if "bufferize" in attributes:
         return "makes"
     return "returns" if _MAKES_MEMORY & attributes else None
-
-
-def _only_calls(action: ast.Lambda, functions: Container[str]) -> bool:
-    called = action.body.func if isinstance(action.body, ast.Call) else None
-    return isinstance(called, ast.Name) and called.id in functions
 
 
 def _list_rules(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -101,12 +99,10 @@ def _list_rules(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 def _names_stage(pattern: ast.AST) -> bool:
     """Whether a pattern matches the buffer op; `GroupOp.All-{Ops.STAGE}` does not."""
-    if isinstance(pattern, ast.Attribute) and pattern.attr in STAGE_OPS:
-        return True
-    children = ast.iter_child_nodes(pattern)
     if isinstance(pattern, ast.BinOp) and isinstance(pattern.op, ast.Sub):
-        children = iter([pattern.left])
-    return any(map(_names_stage, children))
+        return _names_stage(pattern.left)
+    is_stage = isinstance(pattern, ast.Attribute) and pattern.attr in STAGE_OPS
+    return is_stage or any(map(_names_stage, ast.iter_child_nodes(pattern)))
 
 
 def _writes_realize_map(function: Function) -> bool:
@@ -303,21 +299,13 @@ def deciding_of(frame: FrameType) -> Deciding | None:
     return _known.get(code.co_filename, {}).get((code.co_firstlineno, code.co_name))
 
 
-def places_buffers(frame: FrameType) -> bool:
-    """Returns whether the function of a frame places buffers by itself, and not as a rule."""
-    function = deciding_of(frame)
-    return function is not None and function.kind == "places"
-
-
 def read_decision(frame: FrameType, line: int) -> DecisionRecord:
     """Returns the decision of a statement: place, conditions before it (a rule's lambda first), UOps of the call."""
-    conditions = _read_conditions(frame, line)
-    if frame.f_back is not None:
-        conditions = _read_conditions(frame.f_back, frame.f_back.f_lineno) + conditions
-    code = frame.f_code
+    caller, code = frame.f_back, frame.f_code
+    before = () if caller is None else _read_conditions(caller, caller.f_lineno)
     text = linecache.getline(code.co_filename, line).strip()
     place = _relative(code.co_filename), line, code.co_name, text
-    return DecisionRecord(*place, tuple(conditions), list_operands(frame))
+    return DecisionRecord(*place, (*before, *_read_conditions(frame, line)), list_operands(frame))
 
 
 def list_operands(frame: FrameType) -> dict[str, UOp]:
@@ -327,15 +315,14 @@ def list_operands(frame: FrameType) -> dict[str, UOp]:
     return {name: values[name] for name in names if name in values and _is_uop(values[name])}
 
 
-def _read_conditions(frame: FrameType, line: int) -> list[Condition]:
-    """Returns the tests on the path to a line of a deciding function; outside of a loop also the other tests that were
+def _read_conditions(frame: FrameType, line: int) -> Iterator[Condition]:
+    """Yields the tests on the path to a line of a deciding function; outside of a loop also the other tests that were
     evaluated before it: in a loop another test may have its outcome from an earlier step."""
     function = deciding_of(frame)
     if function is None:
-        return []
+        return
     values = frame.f_locals
     path = dict(function.paths.get(line, ()))
-    found: list[Condition] = []
     for at, test in function.tests.items():
         is_evaluated = test.outcome in values and not test.in_loop
         if at not in path and (not is_evaluated or line in function.loop_lines):
@@ -343,8 +330,7 @@ def _read_conditions(frame: FrameType, line: int) -> list[Condition]:
         holds = path.get(at)
         if is_evaluated and isinstance(values[test.outcome], _PLAIN):
             holds = bool(values[test.outcome])
-        found.append(Condition(test.line, test.text, holds, _read_parts(test, values)))
-    return found
+        yield Condition(test.line, test.text, holds, _read_parts(test, values))
 
 
 def _read_parts(test: Test, values: dict[str, Any]) -> dict[str, Any]:

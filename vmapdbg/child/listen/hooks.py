@@ -129,16 +129,13 @@ class _Hooks:
             put_around(module, name, around, "user's lines")
         self._put |= new & {*self._hooks, *_INTERNAL}
         if module.__name__ == "tinygrad.tensor":
-            for name, (_, part) in self._hooks.items():
-                if part and name not in self._put:
-                    self.recorder.missing.append(f"{part}: this tinygrad has no {name}")
+            absent = {name: part for name, (_, part) in self._hooks.items() if part and name not in self._put}
+            self.recorder.missing += (f"{part}: this tinygrad has no {name}" for name, part in absent.items())
             if self._put.isdisjoint(CREATORS):
                 self.recorder.missing.append(f"the kernels of a schedule: this tinygrad has no {CREATORS[0]}")
             with self.recorder.leaving_out("user's lines"):
                 self.recorder.lines.begin()
             self.tensor_ready(module)
-
-    # *** tinygrad is imported again
 
     def _begin_again(self, name: str) -> None:
         """The program has removed this module, and imports it again. If it has scheduled something, the hooks stop:

@@ -62,21 +62,17 @@ class PassRecorder:
     def rule_answered(self, frame: FrameType, line: int, answer: UOp | None) -> bool:
         """A rule about buffers answers. Returns whether the answer would remove a buffer that is forced."""
         function = deciding_of(frame)
-        if function is None:
-            return False
-        if function.kind == "makes":
+        kind = "" if function is None else function.kind
+        if kind == "makes":
             self._note_made(frame, line, answer)
-            return False
-        if function.kind in ("places", "returns"):
-            if self.record.is_derived and answer is not None:
-                self._note_placed(function.kind, frame, line, answer)
-            return False
+        if kind in ("places", "returns") and self.record.is_derived and answer is not None:
+            self._note_placed(kind, frame, line, answer)
         operands = list(list_operands(frame).values())
         known = next(((u, record) for u in operands if (record := self.buffer_of(u)) is not None), None)
-        if known is None:
+        if kind not in ("rule", "stores") or known is None:
             return False
         stage, record = known
-        if function.kind == "stores":
+        if kind == "stores":
             outcome = "stored"  # LOCAL: inside its kernel, when that is lowered
             record.stored = True
             if answer is not None and record.node is not None:
@@ -127,9 +123,8 @@ class PassRecorder:
         if kind == "places":
             placed = answer.src[0].replace(tag=None)
         else:
-            placed = next((u for u in list_operands(frame).values() if u.op.name == "STORE"), None)
-            if answer.op.name != "END":
-                return
+            stores = (u for u in list_operands(frame).values() if u.op.name == "STORE")
+            placed = next(stores, None) if answer.op.name == "END" else None
         node = self.origin.get(placed)
         if node is not None:
             self.record.realized.setdefault(node, []).append(RealizeDecision(None, read_decision(frame, line)))
@@ -202,11 +197,10 @@ class PassRecorder:
         """Returns the pairs whose origin is not known."""
         unknown: list[tuple[UOp, UOp]] = []
         for old, new in replaced:
-            if old is not new and new not in self.origin:
-                if old in self.origin:
-                    self.origin[new] = self.origin[old]
-                else:
-                    unknown.append((old, new))
+            if old in self.origin:
+                self.origin.setdefault(new, self.origin[old])
+            elif old is not new and new not in self.origin:
+                unknown.append((old, new))
         return unknown
 
     @leaving_out("the kernels of a schedule")
@@ -218,16 +212,16 @@ class PassRecorder:
             kernel, node = kernel_of(uop), self.origin.get(uop)
             if kernel is not None and node is not None:
                 ast, arguments = kernel
-                nodes.setdefault(ast, {})[_written_memory(arguments)] = node
+                nodes.setdefault(ast, {})[memory_of(arguments[0]) if arguments else None] = node
         held = self.record.held
         for launch in list_launches(graph, created):
-            of_ast, written = nodes.get(launch.ast, {}), _written_memory(launch.buffers)
+            of_ast = nodes.get(launch.ast, {})
+            written = memory_of(launch.buffers[0]) if launch.buffers else None
             node = of_ast.get(written)
             if node is None and len(of_ast) == 1:
                 node = next(iter(of_ast.values()))
-            if node is None and written is not None:
-                # a kernel whose AST changed after the pass: the memory that it writes still names its node
-                node = held.get(written)
+            if node is None:
+                node = held.get(written)  # its AST changed after the pass: its memory still names its node
             if node is not None and written is not None:
                 held.setdefault(written, node)
             # what it writes may be a part of a node's value
@@ -262,10 +256,6 @@ class RecordingMap(dict[Any, Any]):
     def __delitem__(self, node: UOp) -> None:
         self._recorder.node_taken(node, sys._getframe(1))
         super().__delitem__(node)
-
-
-def _written_memory(arguments: Sequence[UOp]) -> UOp | None:
-    return None if not arguments else memory_of(arguments[0])
 
 
 def find_ambient(toposort: Iterable[UOp], scope_ranges: frozenset[UOp]) -> dict[UOp, tuple[UOp, ...]]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from vmapdbg.child.listen import guard
-from vmapdbg.child.listen.decisions import places_buffers
+from vmapdbg.child.listen.decisions import deciding_of
 from vmapdbg.child.listen.pass_recorder import PassRecorder, RecordingMap, find_ambient, is_outside_kernels
 from vmapdbg.child.listen.records import SCOPES, PassRecord, ScheduleRecord, UOp, Verdict, count_launches
 from vmapdbg.child.listen.releases import is_whole
@@ -79,12 +79,10 @@ class Recorder:
             return
         schedule = ScheduleRecord(find_user_line(), key, cached)
         self.schedules.append(schedule)
-        if not cached:
-            return
-        schedule.passed = self._by_key.get(key)
-        self.launches += count_launches(schedule.passed)
-        if schedule.passed is not None:
-            now, then = self._read_settings(), schedule.passed.settings
+        passed = schedule.passed = self._by_key.get(key) if cached else None
+        self.launches += count_launches(passed)
+        if passed is not None:
+            now, then = self._read_settings(), passed.settings
             schedule.not_in_key = {name: (then.get(name), v) for name, v in now.items() if then.get(name) != v}
 
     def _derive_pass(self, graph: UOp) -> None:
@@ -96,9 +94,7 @@ class Recorder:
     @property
     def _is_open(self) -> bool:
         """Whether a schedule was asked for and its pass did not begin yet."""
-        if self.is_paused or not self.schedules:
-            return False
-        return not self.schedules[-1].cached and self.schedules[-1].passed is None
+        return not self.is_paused and any(not s.cached and s.passed is None for s in self.schedules[-1:])
 
     @guard.leaving_out("the schedules")
     def pass_starts(
@@ -124,14 +120,12 @@ class Recorder:
         passed.unsplit, passed.settings = unsplit, self._read_settings()
         passed.ambient = find_ambient(passed.toposort, passed.scope_ranges)
         passed.origins = self.lines.find_origins(passed.toposort, passed.consumers)
-        if not self.schedules or self.schedules[-1].cached or self.schedules[-1].passed is not None:
+        if not self._is_open:
             self.schedules.append(ScheduleRecord(find_user_line(), b""))  # without its cache, tinygrad looks nothing up
         self.schedules[-1].passed = passed
         self._by_key[self.schedules[-1].key] = passed
         self._pass = PassRecorder(passed)
-        missing = self.choose(passed, len(self.schedules) - 1)
-        if missing is not None:
-            self.missing.append(missing)
+        self.missing += filter(None, [self.choose(passed, len(self.schedules) - 1)])
         if context is not None:
             self.context_made(context)
 
@@ -151,8 +145,10 @@ class Recorder:
 
     def returned(self, line: int, answer: Any) -> Any:
         """A rule about buffers returns `answer` on a line. Returns it, or None if it would remove a forced buffer."""
-        if self.current is None and self._is_open and places_buffers(sys._getframe(1)):
-            self._derive_pass(self._graph)
+        if self.current is None and self._is_open:
+            function = deciding_of(sys._getframe(1))
+            if function is not None and function.kind == "places":  # by itself, and not as a rule
+                self._derive_pass(self._graph)
         if self.current is not None and self.current.rule_answered(sys._getframe(1), line, answer):
             return None
         return answer

@@ -105,21 +105,16 @@ def group_launches(launches: Sequence[Launch]) -> list[list[int]]:
 
 def count_launches(passed: PassRecord | None) -> int:
     """Returns how often the kernels and copies of a schedule run, on all of their devices."""
-    count = 0
-    for launch in passed.kernels if passed is not None else ():
-        device = launch.buffers[0].device if launch.buffers else None
-        count += launch.count * (len(device) if isinstance(device, tuple) else 1)
-    return count
+    launches = () if passed is None else passed.kernels
+    counted = ((launch.count, launch.buffers[0].device if launch.buffers else None) for launch in launches)
+    return sum(count * (len(device) if isinstance(device, tuple) else 1) for count, device in counted)
 
 
 def number_kernels(launches: Sequence[Launch]) -> list[int | None]:
     """Returns for each launch the number of its compute kernel, None for a copy."""
-    found: list[int | None] = [None] * len(launches)
     kernels = (group for group in group_launches(launches) if launches[group[0]].is_compute)
-    for number, group in enumerate(kernels):
-        for launch in group:
-            found[launch] = number
-    return found
+    numbers = {launch: number for number, group in enumerate(kernels) for launch in group}
+    return [numbers.get(launch) for launch in range(len(launches))]
 
 
 @dataclass(eq=False)  # compared by identity: a pass has one record

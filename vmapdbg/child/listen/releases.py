@@ -63,10 +63,8 @@ def is_computed(tensor: Any) -> bool:
 def is_complete(tensor: Any) -> bool:
     """Whether `Tensor.realize` has nothing to do for a tensor."""
     u = tensor.uop
-    if getattr(u, "is_virtual", False) or u.device is None:
-        return True
     ask = getattr(u, "has_buffer_identity", None) or u.is_contiguous
-    return ask()
+    return getattr(u, "is_virtual", False) or u.device is None or ask()
 
 
 def list_launches(graph: UOp, created: Any) -> Iterator[Launch]:
@@ -179,9 +177,7 @@ INDICES = frozenset({"index", "weakint"})
 
 def is_whole(root: UOp) -> bool:
     """Returns whether a UOp is the root of a graph of values; a simplification of indices has a root of indices."""
-    if root.op.name != "SINK" or not root.src:
-        return False
-    return any(name_dtype(u.dtype) not in INDICES for u in root.src)
+    return root.op.name == "SINK" and any(name_dtype(u.dtype) not in INDICES for u in root.src)
 
 
 def first_element(buffer: UOp, is_stored: bool) -> UOp:
@@ -203,12 +199,12 @@ def find_inputs(scheduled: UOp, leaves: Iterable[UOp]) -> dict[UOp, UOp]:
         return {u: scheduled.src[1 + slot] for u, slot in slots.items() if 0 <= slot < len(scheduled.src) - 1}
     from tinygrad.uop.ops import graph_rewrite
 
-    pm_pre_sched_cache = getattr(schedule_module(), "pm_pre_sched_cache", None)
-    if pm_pre_sched_cache is None:
+    rules = getattr(schedule_module(), "pm_pre_sched_cache", None)
+    if rules is None:
         return {u: u for u in leaves}  # before there was a cache
     replaced: dict[UOp, UOp] = {}
     try:
-        graph_rewrite(scheduled, pm_pre_sched_cache, ctx=(replaced, {}, [0], [0]))  # later it counts, too
+        graph_rewrite(scheduled, rules, ctx=(replaced, {}, [0], [0]))  # later it counts, too
     except AttributeError:
-        graph_rewrite(scheduled, pm_pre_sched_cache, ctx=replaced)  # before 0.12
+        graph_rewrite(scheduled, rules, ctx=replaced)  # before 0.12
     return {new: old for old, new in replaced.items()}

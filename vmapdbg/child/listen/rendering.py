@@ -149,14 +149,7 @@ class _NoCompilers(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         device: Any = importlib.import_module("tinygrad.device")
-
-        class NoCompiler(device.Compiler):
-            cachekey = None
-
-            def __init__(self, *args: Any, **kwargs: Any) -> None:
-                pass
-
-        return NoCompiler
+        return type("NoCompiler", (device.Compiler,), {"cachekey": None, "__init__": lambda *args, **options: None})
 
 
 @contextlib.contextmanager
@@ -164,12 +157,11 @@ def _without_compilers() -> Iterator[None]:
     support: Any = importlib.import_module("tinygrad.runtime.support")
     found = [m.name for m in pkgutil.iter_modules(support.__path__) if m.name.startswith("compiler_")]
     names = [f"tinygrad.runtime.support.{name}" for name in found] + ["tinygrad.runtime.ops_metal"]
-    before = {name: sys.modules.get(name) for name in names}
+    before = {name: sys.modules[name] for name in names if name in sys.modules}
     sys.modules.update({name: _NoCompilers(name) for name in names})
     try:
         yield
     finally:
-        for name, module in before.items():
+        for name in names:
             del sys.modules[name]
-            if module is not None:
-                sys.modules[name] = module
+        sys.modules.update(before)

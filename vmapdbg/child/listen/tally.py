@@ -47,8 +47,7 @@ class Tally:
             self.seen["other launches"] += self.count_launches()
         whats: tuple[Counted, ...] = ("outputs", "buffers", "replays", "calls", "schedules", "launches")
         others: tuple[Counted, ...] = ("gradients", "other schedules", "other launches")
-        found = {what: self.seen[what] for what in whats}
-        found |= {what: self.seen[what] for what in others if self.seen[what]}
+        found = {what: self.seen[what] for what in (*whats, *filter(self.seen.__getitem__, others))}
         return Account(found, {"launches": self.shown}, tuple(self.left))
 
     def on_reset(self, reset: Callable[..., Any], *arguments: Any) -> Any:

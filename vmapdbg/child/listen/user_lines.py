@@ -31,16 +31,10 @@ _INDEX_TYPES = ("index", "weakint")
 # methods of Tensor that are not what makes a value
 _NO_METHODS = {"__class__", "__del__", "__init__", "__new__", "__repr__", "backward", "gradient", "realize"}
 _NO_METHODS |= {"linear_with_vars", "schedule", "schedule_linear", "schedule_with_vars", "sequential"}
-_PHASES: dict[str, Phase] = {
-    "Tensor.backward": "backward",
-    "Tensor.gradient": "backward",
-    "Optimizer.step": "optimizer",
-    "Optimizer.schedule_step": "optimizer",
-}
+_PHASES: dict[str, Phase] = {"Tensor.backward": "backward", "Tensor.gradient": "backward"}
+_PHASES |= {"Optimizer.step": "optimizer", "Optimizer.schedule_step": "optimizer"}
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))  # no functions to a reader
 Consumers = Mapping[UOp, Mapping[UOp, Any]]
-
-
 _WORKING = os.path.join(os.getcwd(), "")  # the folder where the program was started, with a separator at the end
 
 
@@ -63,10 +57,8 @@ def make_absolute(filename: str) -> str:
 @functools.cache
 def find_user_file(filename: str) -> str | None:
     """Returns the name to show for a user's file, relative below the working directory, or None for other code."""
-    if filename.startswith("<frozen"):
-        return None
     if filename.startswith("<"):
-        return filename
+        return None if filename.startswith("<frozen") else filename
     path = make_absolute(filename)
     if path.startswith(tuple(_INTERNAL)) or (path.startswith(_STDLIB) and not path.startswith(_INSTALLED)):
         return None
@@ -139,10 +131,7 @@ class UserLines:
         method, line = None, ""
         phase: Phase = "forward"
         codes: list[CodeType] = []
-        while frame is not None:
-            code = frame.f_code
-            if code.co_filename == _IMPORT:
-                break
+        while frame is not None and (code := frame.f_code).co_filename != _IMPORT:
             file = _user_file_of(frame)
             if file is None:
                 phase = _PHASES.get(code.co_qualname, phase)
@@ -227,16 +216,12 @@ class UserLines:
 
     def follow_tags(self, before: Iterable[UOp], after: Iterable[UOp]) -> None:
         """Gives a node of `after` the origin of the node of `before` with its tag: tinygrad 0.12 gives nodes tags."""
-        by_tag: dict[Any, Origin] = {}
-        for uop in before:
-            origin = self._origin_of(uop)
-            if origin is not None:
-                by_tag.update(dict.fromkeys(uop.tag or (), origin))
+        by_tag = {tag: origin for uop in before if (origin := self._origin_of(uop)) for tag in uop.tag or ()}
         for uop in after:
             # a node in the place of two nodes has the tags of both
-            origin = next((by_tag[tag] for tag in uop.tag or () if tag in by_tag), None)
-            if origin is not None:
-                self.followed[uop] = origin
+            origins = [by_tag[tag] for tag in uop.tag or () if tag in by_tag]
+            if origins:
+                self.followed[uop] = origins[0]
 
     # *** the graph of a schedule
 
@@ -249,23 +234,18 @@ class UserLines:
     def find_origins(self, toposort: Mapping[UOp, Any], consumers: Consumers) -> dict[UOp, Origin]:
         """Maps each node to its origin. A node that tinygrad put in has the origin of its first consumer with one, else
         of its value; a STORE has the origin of its value first."""
-        found = {u: origin for u in toposort if u.op.name not in _NO_LINE and (origin := self._origin_of(u))}
-        _take_from_values(found, (u for u in toposort if u.op.name == "STORE"))
-        _take_from_consumers(found, toposort, consumers)
-        _take_from_values(found, toposort)
-        _take_from_consumers(found, toposort, consumers)  # the target of an output's STORE has only this consumer
+        with_line = [u for u in toposort if u.op.name not in _NO_LINE]
+        found = {u: origin for u in with_line if (origin := self._origin_of(u))}
+
+        def take(uops: Iterable[UOp], from_values: bool) -> None:
+            for uop in uops:
+                others = reversed(uop.src) if from_values else consumers.get(uop, ())  # a STORE has its value last
+                origin = next((found[other] for other in others if other in found), None)
+                if origin is not None:
+                    found.setdefault(uop, origin)
+
+        take((u for u in toposort if u.op.name == "STORE"), from_values=True)
+        take(reversed(with_line), from_values=False)
+        take(toposort, from_values=True)
+        take(reversed(with_line), from_values=False)  # the target of an output's STORE has only this consumer
         return found
-
-
-def _take_from_values(found: dict[UOp, Origin], uops: Iterable[UOp]) -> None:
-    for uop in uops:
-        origin = next((found[s] for s in reversed(uop.src) if s in found), None)  # a STORE has its value last
-        if origin is not None:
-            found.setdefault(uop, origin)
-
-
-def _take_from_consumers(found: dict[UOp, Origin], toposort: Mapping[UOp, Any], consumers: Consumers) -> None:
-    for uop in reversed(list(toposort)):
-        origin = next((found[c] for c in consumers.get(uop, ()) if c in found), None)
-        if origin is not None and uop.op.name not in _NO_LINE:
-            found.setdefault(uop, origin)

@@ -10,32 +10,28 @@ from contextlib import suppress
 from typing import Literal
 
 from vmapdbg.child.program import linear
+from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoop, Value
 from vmapdbg.child.program.reach import Reach, bound_address, count_written, find_known_reach, find_reach
 from vmapdbg.model import capture as model
 from vmapdbg.model.schedule_index import group_equal
-from vmapdbg.model.vocabulary import LoopKind
 from vmapdbg.reference.graph import Unknown, reach
 
 _STORE = re.compile(r"\s*(\*\(.*\) = |(data|temp|acc|buf)\w*\[.*\] = )")
 _LOAD = re.compile(r"\s*[\w<> ]+ val\d+ = [(*]*(\w*)")
 
 
-def find_source_lines(program: linear.LinearProgram, source: str) -> dict[linear.MemoryAccess, int]:
+def find_source_lines(program: LinearProgram, source: str) -> dict[MemoryAccess, int]:
     """Returns the source line (from 1) of stores, and of loads with their own line; empty if lines do not match."""
     stores = [access for access in program.accesses if access.is_store]
     loads = [access for access in program.accesses if not access.is_store and access.buffer.space != "register"]
     # the source may read a register in a line of its own
     registers = {buffer.name for buffer in program.buffers if buffer.space == "register"}
-    store_lines: list[int] = []
-    loaded: list[tuple[int, str]] = []
-    for number, line in enumerate(source.split("\n"), 1):
-        if _STORE.match(line):
-            store_lines.append(number)
-        if match := _LOAD.match(line):
-            loaded.append((number, match[1]))
+    lines = list(enumerate(source.split("\n"), 1))
+    store_lines = [number for number, line in lines if _STORE.match(line)]
+    loaded = [(number, match[1]) for number, line in lines if (match := _LOAD.match(line))]
     if len(loaded) != len(loads):
         loaded = [(number, name) for number, name in loaded if name not in registers]
-    found: dict[linear.MemoryAccess, int] = {}
+    found: dict[MemoryAccess, int] = {}
     for accesses, numbers in ((stores, store_lines), (loads, [number for number, _ in loaded])):
         if len(accesses) == len(numbers):
             found |= zip(accesses, numbers, strict=True)
@@ -43,27 +39,27 @@ def find_source_lines(program: linear.LinearProgram, source: str) -> dict[linear
 
 
 def find_data(
-    program: linear.LinearProgram, *values: linear.Value, through_local: bool = True
-) -> tuple[set[linear.Value], set[linear.MemoryAccess]]:
+    program: LinearProgram, *values: Value, through_local: bool = True
+) -> tuple[set[Value], set[MemoryAccess]]:
     """Returns all values that some values are computed from, and the loads and stores on the way. A loop that only
     orders a store does not count; without `through_local`, nor do values that other threads stored to LOCAL memory."""
 
-    def follow(item: linear.Value | linear.MemoryAccess) -> list[linear.Value | linear.MemoryAccess]:
-        if isinstance(item, linear.Value):
+    def follow(item: Value | MemoryAccess) -> list[Value | MemoryAccess]:
+        if isinstance(item, Value):
             return [*item.sources, *([program.loaded[item]] if item in program.loaded else ())]
         stored = [item.value] if item.is_store else []
         return [*item.addressing, *stored, *(item.follows if through_local or item.buffer.space != "local" else ())]
 
     reached = reach(values, follow)
-    accesses = {item for item in reached if isinstance(item, linear.MemoryAccess)}
-    return {item for item in reached if isinstance(item, linear.Value)}, accesses
+    accesses = {item for item in reached if isinstance(item, MemoryAccess)}
+    return {item for item in reached if isinstance(item, Value)}, accesses
 
 
 # the facts are not about registers
 _SPACES: dict[str, Literal["GLOBAL", "LOCAL"]] = {"global": "GLOBAL", "local": "LOCAL"}
 
 
-def find_accesses(program: linear.LinearProgram, source: str) -> tuple[model.Access, ...]:
+def find_accesses(program: LinearProgram, source: str) -> tuple[model.Access, ...]:
     """Returns the facts about each GLOBAL and LOCAL buffer of a linear program, loads and stores apart."""
     lines = find_source_lines(program, source)
     known = [access for access in program.accesses if access.buffer.space in _SPACES and access.buffer.size >= 0]
@@ -72,14 +68,14 @@ def find_accesses(program: linear.LinearProgram, source: str) -> tuple[model.Acc
 
 
 def _describe(
-    program: linear.LinearProgram, lines: Mapping[linear.MemoryAccess, int], accesses: Sequence[linear.MemoryAccess]
+    program: LinearProgram, lines: Mapping[MemoryAccess, int], accesses: Sequence[MemoryAccess]
 ) -> model.Access:
     """Sums up the loads, or the stores, of one buffer."""
     buffer, is_store = accesses[0].buffer, accesses[0].is_store
     reaches: list[Reach] = []
     bounds: list[tuple[int, int]] = []
-    outside: list[linear.MemoryAccess] = []
-    lost: dict[linear.MemoryAccess, tuple[linear.ProgramLoop, ...]] = {}
+    outside: list[MemoryAccess] = []
+    lost: dict[MemoryAccess, tuple[ProgramLoop, ...]] = {}
     for access in accesses:
         reach = find_known_reach(access.index, access.gate, access.loops, access.width)
         if reach is not None:
@@ -97,7 +93,7 @@ def _describe(
     if is_store and len(reaches) == len(accesses):
         stores, elements, missing = count_written(reaches, buffer.size)
     worst = next(iter([*outside, *lost]), accesses[0])
-    names: dict[linear.Value, str] = {loop: loop.name for access in accesses for loop in access.loops}
+    names: dict[Value, str] = {loop: loop.name for access in accesses for loop in access.loops}
     return model.Access(
         buffer=buffer.name,
         kind=accesses[0].kind,
@@ -115,22 +111,16 @@ def _describe(
     )
 
 
-def find_bounds(access: linear.MemoryAccess, reach: Reach | None) -> tuple[int, int] | None:
+def find_bounds(access: MemoryAccess, reach: Reach | None) -> tuple[int, int] | None:
     """Returns the lowest and highest element that is accessed; None if it may leave the buffer, or may not."""
     if reach is not None:
-        if not reach.steps:
-            return 0, 0  # nothing is accessed
-        return reach.lowest, reach.highest
+        return (reach.lowest, reach.highest) if reach.steps else (0, 0)  # without steps nothing is accessed
     lowest, highest = bound_address(access.index, access.gate)
     highest += access.width - 1
-    if lowest < 0 or highest >= access.buffer.size:
-        return None
-    return lowest, highest
+    return None if lowest < 0 or highest >= access.buffer.size else (lowest, highest)
 
 
-def find_lost(
-    program: linear.LinearProgram, access: linear.MemoryAccess, reach: Reach | None
-) -> tuple[linear.ProgramLoop, ...]:
+def find_lost(program: LinearProgram, access: MemoryAccess, reach: Reach | None) -> tuple[ProgramLoop, ...]:
     """Returns the loops and threads whose steps store different values to the same address, so that the last value
     stays: neither address nor gate uses the loop, but the value does. LOCAL memory belongs to one group of threads and
     is used again in each step of a loop: there only the threads of the group count."""
@@ -155,7 +145,7 @@ def find_lost(
     return tuple(loop for loop in candidates if loop in lost)
 
 
-def find_pinned(program: linear.LinearProgram, access: linear.MemoryAccess) -> Iterator[linear.ProgramLoop]:
+def find_pinned(program: LinearProgram, access: MemoryAccess) -> Iterator[ProgramLoop]:
     """Yields the threads that do not change the address, and whose first step alone passes the gate. tinygrad puts
     such a gate on a store without the range of some threads of a group. After a GROUP reduce that is right: the first
     thread stores what LOCAL memory has collected. But a value that differs between threads is lost."""
@@ -171,50 +161,39 @@ def find_pinned(program: linear.LinearProgram, access: linear.MemoryAccess) -> I
                 yield loops[0]
 
 
-def _describe_loop(loop: linear.ProgramLoop) -> model.Loop:
-    kind: LoopKind = "launch"
+def _describe_loop(loop: ProgramLoop) -> model.Loop:
     if loop.op == "loop":
-        kind = "loop"
-    elif loop.is_thread:
-        kind = "thread"
-    return model.Loop(loop.name, loop.trips, kind)
+        return model.Loop(loop.name, loop.trips, "loop")
+    return model.Loop(loop.name, loop.trips, "thread" if loop.is_thread else "launch")
 
 
 # *** accumulators
 
 
-def find_resets(program: linear.LinearProgram, source: str) -> tuple[model.Reset, ...]:
+def find_resets(program: LinearProgram, source: str) -> tuple[model.Reset, ...]:
     """Returns the accumulators that loops add to and initialise in each of their steps."""
     # stores to registers that are read after a loop around the store, with each such loop
-    summed: dict[tuple[linear.MemoryAccess, linear.ProgramLoop], None] = {}
-    for read in program.accesses:
-        if read.is_store or read.buffer.space != "register":
-            continue
-        for store in read.follows:
-            for loop in store.loops:
-                if loop not in read.loops and loop.trips > 1 and store.buffer is read.buffer:
-                    summed[store, loop] = None
-    found: dict[linear.MemoryAccess, list[linear.ProgramLoop]] = {}
+    reads = (access for access in program.accesses if not access.is_store and access.buffer.space == "register")
+    pairs = [(read, store) for read in reads for store in read.follows if store.buffer is read.buffer]
+    loops = ((read, store, loop) for read, store in pairs for loop in store.loops if loop.trips > 1)
+    summed = dict.fromkeys((store, loop) for read, store, loop in loops if loop not in read.loops)
+    found: dict[MemoryAccess, list[ProgramLoop]] = {}
     for store, loop in summed:
         initial = find_initial(program, store, loop)
         if initial is not None and loop not in found.setdefault(initial, []):
             found[initial].append(loop)
-    if not found:
-        return ()
-    lines = find_source_lines(program, source)
+    lines = find_source_lines(program, source) if found else {}
     return tuple(
         model.Reset(initial.buffer.name, tuple(map(_describe_loop, loops)), lines.get(initial))
         for initial, loops in found.items()
     )
 
 
-def find_initial(
-    program: linear.LinearProgram, store: linear.MemoryAccess, loop: linear.ProgramLoop
-) -> linear.MemoryAccess | None:
+def find_initial(program: LinearProgram, store: MemoryAccess, loop: ProgramLoop) -> MemoryAccess | None:
     """Returns the store that initialises an accumulator in each step of the loop that adds to it, None if the program
     has no such store. It is in the loop, the sum begins with it, and both are at the same place in each step."""
 
-    def is_addressed(access: linear.MemoryAccess) -> bool:
+    def is_addressed(access: MemoryAccess) -> bool:
         return loop in find_data(program, *access.addressing)[0]
 
     stored, accesses = find_data(program, store.value)
@@ -233,7 +212,7 @@ def find_initial(
     return None
 
 
-def has_same_place(initial: linear.MemoryAccess, read: linear.MemoryAccess) -> bool:
+def has_same_place(initial: MemoryAccess, read: MemoryAccess) -> bool:
     """Whether a store writes all that a load reads."""
     if initial.index is read.index:
         return initial.width >= read.width

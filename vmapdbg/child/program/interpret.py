@@ -9,33 +9,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vmapdbg.child.memory import name_dtype, scalar_of
-from vmapdbg.child.program.uops import (
-    JOINS,
-    POINTERS,
-    SHOWN,
-    UNSIZED,
-    base_of,
-    dtype_of,
-    find_loops,
-    find_memory,
-    find_space,
-    indices_of,
-    is_argument,
-    is_element,
-    is_memory,
-    is_variable,
-    lanes_of,
-    loop_name,
-    shape_of,
-    slot_of,
-)
+from vmapdbg.child.program import uops
+from vmapdbg.child.program.uops import dtype_of, find_memory, find_space, is_argument, lanes_of, shape_of
 from vmapdbg.model.ops import ARITHMETIC, STAGE_OPS
 from vmapdbg.reference.arithmetic import bitcast, carrier_of, cast, compute, settle
 from vmapdbg.reference.graph import Unknown
@@ -46,6 +28,7 @@ from vmapdbg.values.tolerance import ITEMSIZE, is_float
 UOp = Any
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Steps = dict[UOp, Whole]
 MOST_ROWS = 1 << 20
 """The most steps that are computed at a time."""
 MOST_OPS = 1_000_000
@@ -96,13 +79,13 @@ class Interpreter:
     def run_strictly(self, sink: UOp, slot: int, wanted: Flags) -> Numbers:
         """The same, if the kernel stays in its buffers and its value does not depend on the order of its steps. Raises
         Unknown, and LeavesMemory for a store."""
-        uops = list(sink.toposort())
-        pointers = {u for u in uops if u.op.name in {"INDEX", "SHRINK"} and is_argument(find_memory(u), slot)}
-        stores = [u for u in uops if u.op.name == "STORE" and is_argument(find_memory(u.src[0]), slot)]
+        nodes = list(sink.toposort())
+        pointers = {u for u in nodes if u.op.name in {"INDEX", "SHRINK"} and is_argument(find_memory(u), slot)}
+        stores = [u for u in nodes if u.op.name == "STORE" and is_argument(find_memory(u.src[0]), slot)]
         if not stores:
             raise LeavesMemory("it does not write its first buffer")
         targets = {u for store in stores for u in store.src[0].toposort() if u in pointers}
-        if not {indices_of(u) for u in targets}.issuperset(map(indices_of, pointers)):
+        if not {uops.indices_of(u) for u in targets}.issuperset(map(uops.indices_of, pointers)):
             raise Unknown("it reads the buffer that it writes at other places: its value depends on the order")
         held = self.run_stores(sink, slot, wanted)
         if self.writes_outside:
@@ -119,16 +102,16 @@ class Interpreter:
 
     def _list_stores(self, sink: UOp, slot: int, wanted: Flags) -> Iterator[tuple[UOp, Rows]]:
         """Yields each store to an argument, with the rows that store wanted elements. Raises Unknown."""
-        uops = sink.toposort()
-        threads = [u for u in uops if u.op.name == "SPECIAL" and str(u.arg).startswith("l")]
-        if not any(is_memory(u) and find_space(u) == "local" for u in uops):
+        nodes = sink.toposort()
+        threads = [u for u in nodes if u.op.name == "SPECIAL" and str(u.arg).startswith("l")]
+        if not any(uops.is_memory(u) and find_space(u) == "local" for u in nodes):
             threads = []
         self.threads = math.prod(map(self.count_trips, threads))
-        self.has_later_threads = any(u.op.name == "RANGE" and u.arg[-1].name in _THREAD_AXES for u in uops)
-        for store in uops:
+        self.has_later_threads = any(u.op.name == "RANGE" and u.arg[-1].name in _THREAD_AXES for u in nodes)
+        for store in nodes:
             if store.op.name != "STORE" or not is_argument(find_memory(store.src[0]), slot):
                 continue
-            for rows in self._list_blocks(find_loops(store, self.text)):
+            for rows in self._list_blocks(uops.find_loops(store, self.text)):
                 places, is_valid = rows.find_elements(store.src[0], lanes_of(store.src[1]), wanted.size)
                 is_wanted = (is_valid & wanted[np.clip(places, 0, wanted.size - 1)]).any(axis=1)
                 chosen = rows.take(np.flatnonzero(np.broadcast_to(is_wanted, rows.count)))
@@ -149,7 +132,7 @@ class Interpreter:
 
     def count_trips(self, loop: UOp) -> int:
         """Returns how often a RANGE, a SPECIAL or the threads of the CPU run. Raises Unknown."""
-        if is_variable(loop):
+        if uops.is_variable(loop):
             return int(loop.vmax) + 1
         end = loop.src[0]
         return int(end.vmax if end.vmin == end.vmax else Rows(self, {}, 1).get(end)[0, 0])
@@ -165,12 +148,7 @@ class Rows:
     of all UOps that are not `inside` it."""
 
     def __init__(
-        self,
-        run: Interpreter,
-        steps: Mapping[UOp, Whole],
-        count: int,
-        outer: Rows | None = None,
-        inside: frozenset[UOp] = frozenset(),
+        self, run: Interpreter, steps: Steps, count: int, outer: Rows | None = None, inside: Container[UOp] = ()
     ):
         self.run, self.steps, self.count, self.outer, self.inside = run, steps, count, outer, inside
         self._known: dict[UOp, Numbers] = {}
@@ -224,22 +202,22 @@ class Rows:
         op, dtype, sources = u.op.name, dtype_of(u), [self._known[s] for s in _sources(u)]
         if u in self.steps:
             return self.steps[u]
-        if is_variable(u):
-            if loop_name(u) not in self.run.variables:
-                raise Unknown(f"its variable {loop_name(u)} has no value")
-            return np.full((1, 1), self.run.variables[loop_name(u)], carrier_of(dtype))
+        if uops.is_variable(u):
+            if uops.loop_name(u) not in self.run.variables:
+                raise Unknown(f"its variable {uops.loop_name(u)} has no value")
+            return np.full((1, 1), self.run.variables[uops.loop_name(u)], carrier_of(dtype))
         if op in {"CONST", "VCONST"}:
             constants = u.arg if isinstance(u.arg, tuple) else [u.arg] * lanes_of(u)
             return np.array([[_constant(one, dtype) for one in constants]], carrier_of(dtype))
         if op in ARITHMETIC:
             return self._arithmetic(u, sources)
-        if op in JOINS:
+        if op in uops.JOINS:
             return _join([np.broadcast_to(one, (len(one), lanes_of(s))) for one, s in zip(sources, u.src, strict=True)])
         if op in _OF_FIRST:
             return self._show(u, sources[0])
         if op == "INDEX" and u.src[0].op.name in STAGE_OPS:
             return self._read_stage(u)
-        if op == "INDEX" and (find_memory(u) is None or is_element(u)):
+        if op == "INDEX" and (find_memory(u) is None or uops.is_element(u)):
             return self._select(u, self.get(u.src[0]))
         if op in {"INDEX", "LOAD"}:
             return self._load(u)
@@ -254,7 +232,7 @@ class Rows:
         name, dtype, shape = ARITHMETIC[u.op.name].name, dtype_of(u), shape_of(u)
         if name in _COMPARISONS:
             # a constant without a size has the dtype of the other side
-            dtype = dtype_of(next((s for s in u.src if name_dtype(s.dtype) not in UNSIZED), u.src[0]))
+            dtype = dtype_of(next((s for s in u.src if name_dtype(s.dtype) not in uops.UNSIZED), u.src[0]))
         operands = [_spread(one, s, shape) for one, s in zip(sources, u.src, strict=True)]
         if name != "where":
             operands = [one.astype(self._carrier_of(dtype), copy=False) for one in operands]
@@ -335,22 +313,22 @@ class Rows:
     def _place_of(self, pointer: UOp, width: int) -> Place:
         """Returns what a pointer addresses: each element, and those after it up to `width`. Raises Unknown."""
         op, memory = pointer.op.name, find_memory(pointer)
-        if memory is None or op not in POINTERS:
+        if memory is None or op not in uops.POINTERS:
             raise Unknown(f"the reference does not know the pointer {op}")
-        if op in SHOWN:
+        if op in uops.SHOWN:
             self._run_all(pointer.src[1:])
             return self._place_of(pointer.src[0], width)
         if op in {"PTRCAT", "STACK"}:
             each = [self._place_of(one, width // len(pointer.src)) for one in pointer.src]
             parts = [np.broadcast_to(True if gate is None else gate, places.shape) for _, places, gate in each]
             return memory, _join([places for _, places, _ in each]), _join(parts)
-        if is_element(pointer):
+        if uops.is_element(pointer):
             _, places, gate = self._place_of(pointer.src[0], lanes_of(pointer.src[0]))
             return memory, self._select(pointer, places), None if gate is None else self._select(pointer, gate)
         self._run_all(pointer.src[0].src[1:] if pointer.src[0].op.name == "AFTER" else ())
-        indices = indices_of(pointer)
+        indices = uops.indices_of(pointer)
         # an element of a register may be a vector; the other sources of a SHRINK are sizes
-        places = self.get(indices[0]).astype(np.int64) * getattr(base_of(memory), "count", 1)
+        places = self.get(indices[0]).astype(np.int64) * getattr(uops.base_of(memory), "count", 1)
         if op != "SHRINK" and len(indices) > 1:
             # an index for each axis of memory
             for index, size in zip(indices[1:], memory.shape[1:], strict=True):
@@ -370,7 +348,7 @@ class Rows:
         if len(others) > 1 and dtype_of(others[-1]) == "bool":
             gate = np.broadcast_to(self.get(others[-1]), places.shape)
         is_global = find_space(memory) == "global"
-        held = self.run.contents[slot_of(memory)] if is_global else self._register(memory)
+        held = self.run.contents[uops.slot_of(memory)] if is_global else self._register(memory)
         is_valid, leaves = _find_inside(places, gate, held.shape[-1])
         self.run.reads_outside |= leaves and is_global
         clipped = np.clip(places, 0, held.shape[-1] - 1)
@@ -388,10 +366,9 @@ class Rows:
             raise Unknown("it has memory that threads share")
         if memory not in self.run.registers:
             owners = int(self._list_owners(memory)[-1, 0]) + 1
-            size = (getattr(memory.dtype, "size", None) or int(memory.src[0].vmax)) * getattr(
-                base_of(memory), "count", 1
-            )
-            self.run.registers[memory] = np.zeros((owners, size), carrier_of(name_dtype(scalar_of(base_of(memory)))))
+            base, size = uops.base_of(memory), getattr(memory.dtype, "size", None) or int(memory.src[0].vmax)
+            shape = owners, size * getattr(base, "count", 1)
+            self.run.registers[memory] = np.zeros(shape, carrier_of(name_dtype(scalar_of(base))))
         return self.run.registers[memory]
 
     # *** effects
@@ -444,7 +421,7 @@ def _find_inside(places: Whole, gate: Flags | None, size: int) -> tuple[Flags, b
 
 def _sources(u: UOp) -> tuple[UOp, ...]:
     """Returns the sources whose values a UOp needs first."""
-    return u.src if u.op.name in ARITHMETIC or u.op.name in JOINS else u.src[: u.op.name in _OF_FIRST]
+    return u.src if u.op.name in ARITHMETIC or u.op.name in uops.JOINS else u.src[: u.op.name in _OF_FIRST]
 
 
 def _spread(numbers: Numbers, u: UOp, shape: tuple[int, ...]) -> Numbers:

@@ -153,31 +153,20 @@ def walk(roots: Iterable[Value], ends: Container[Value]) -> list[Value]:
 
 def find_loops(expression: Value, sizes: Mapping[Value, int]) -> frozenset[Value]:
     """Returns the loops and threads that an expression uses. Raises Unknown if it uses anything else."""
-    found: set[Value] = set()
-    for value in walk([expression], sizes):
-        if value in sizes:
-            found.add(value)
-        elif value.op not in TEXT and value.op != "const":
+    parts = walk([expression], sizes)
+    for value in parts:
+        if value not in sizes and value.op not in TEXT and value.op != "const":
             raise Unknown(f"{value.op} in an address")
-    return frozenset(found)
+    return frozenset(sizes.keys() & parts)
 
 
 def write_expression(expression: Value, names: Mapping[Value, str]) -> str:
     """Returns an address or a gate as text, its loops by the names that the source gives them."""
     written = dict(names)
     for value in walk([expression], names):
-        if value in written:
-            continue
-        if value.op == "const":
-            written[value] = str(value.constant)
-        elif value.op == "load":
-            written[value] = "a loaded value"
-        elif value.op == "variable":
-            written[value] = value.name
-        elif value.op in TEXT:
-            written[value] = TEXT[value.op].format(*(written[source] for source in value.sources))
-        else:
-            written[value] = value.op.upper()
+        leaves = {"const": str(value.constant), "load": "a loaded value", "variable": value.name}
+        operands = map(written.get, value.sources)
+        written.setdefault(value, leaves.get(value.op) or TEXT.get(value.op, value.op.upper()).format(*operands))
     text = written[expression]
     while expression.op == "cast":
         (expression,) = expression.sources
@@ -191,12 +180,10 @@ def split_terms(address: Value, ends: Container[Value] = ()) -> tuple[int, list[
     todo = [(address, 1)]
     while todo:
         value, scale = todo.pop()
-        if isinstance(value.constant, int):
-            base += value.constant * scale
-            continue
-        match value.op, value.sources:
-            case _ if value in ends:
-                terms[value] = terms.get(value, 0) + scale
+        op = value.op if value not in ends else ""  # an end is not taken apart
+        match op, value.sources:
+            case _ if isinstance(value.constant, int):
+                base += value.constant * scale
             case "add", (left, right):
                 todo += [(left, scale), (right, scale)]
             case "sub", (left, right):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 from vmapdbg.child.listen.releases import find_under
 from vmapdbg.child.memory import name_dtype, scalar_of
@@ -11,6 +12,7 @@ from vmapdbg.child.program.linear import CORE, INTEGERS, Buffer, LinearProgram, 
 from vmapdbg.child.program.uops import (
     POINTER_OPS,
     base_of,
+    dtype_of,
     find_constant,
     find_space,
     is_memory,
@@ -75,10 +77,9 @@ class Reader:
     def read_op(self, u: UOp) -> None:
         name = u.op.name
         if name == "RANGE":
-            loop = self.loop_of(u)
-            self.program.loops.append(loop)
-            self.program.order.append(loop)
-            self.around += (loop,)
+            self.around += (self.loop_of(u),)
+            self.program.loops.append(self.around[-1])
+            self.program.order.append(self.around[-1])
         elif name == "BARRIER":
             self.program.order.append("barrier")
         elif name == "END" and self.around and self.around[-1].op == "loop":
@@ -105,12 +106,12 @@ class Reader:
         found = self.values.get(u)
         if isinstance(found, ProgramLoop):
             return found
-        if is_variable(u):
-            op, trips, symbolic = "variable", int(u.vmax) + 1, False
-        else:
+        op, trips, symbolic = "variable", int(u.vmax) + 1, False
+        if not is_variable(u):
             op, end = _LOOP_OPS[u.op.name], u.src[0]
             trips, symbolic = int(end.vmax), end.vmin != end.vmax
-        loop = ProgramLoop(op, (), _name_dtype(u), 4, name=loop_name(u), trips=trips, symbolic=symbolic)
+        dtype = name_dtype(scalar_of(u.dtype))
+        loop = ProgramLoop(op, (), dtype, 4, name=loop_name(u), trips=trips, symbolic=symbolic)
         loop.bounds = int(u.vmin), int(u.vmax)
         self.values[u] = loop
         return loop
@@ -125,14 +126,12 @@ class Reader:
             return
         buffer, index, gates, follows, width = pointer
         # from 0.13 on the gate is the last source of the LOAD, after the value for a closed gate
-        load_gates = [self.value_of(s) for s in u.src[2:] if _name_dtype(s) == "bool"]
+        load_gates = [self.value_of(s) for s in u.src[2:] if dtype_of(s) == "bool"]
         self.program.addressing += load_gates
         gates += load_gates
         gates += [gate for gate in self.gates if gate not in gates]
-        gate = next(iter(gates), None)
-        for other in gates[1:]:
-            assert gate is not None  # all of the gates must hold
-            gate = Value("and", (gate, other), "bool", 1, bounds=(0, 1))
+        # all of the gates must hold
+        gate = reduce(lambda one, other: Value("and", (one, other), "bool", 1, bounds=(0, 1)), gates) if gates else None
         width = width or value.lanes
         access = MemoryAccess(buffer, index, gate, is_store, value, width, self.around, tuple(follows))
         self.program.accesses.append(access)
@@ -245,16 +244,10 @@ def _count_operations(u: UOp, lanes: int) -> int:
 
 
 def _bounds_of(u: UOp) -> tuple[int, int] | None:
-    if _name_dtype(u) not in INTEGERS and _name_dtype(u) != "bool":
+    if dtype_of(u) not in INTEGERS and dtype_of(u) != "bool":
         return None
     try:
         lowest, highest = u.vmin, u.vmax
     except Exception:  # a loaded value, or a kind of value that has no bounds in this release
         return None
-    if not isinstance(lowest, int) or not isinstance(highest, int):
-        return None
-    return int(lowest), int(highest)
-
-
-def _name_dtype(u: UOp) -> str:
-    return name_dtype(scalar_of(u.dtype))
+    return (int(lowest), int(highest)) if isinstance(lowest, int) and isinstance(highest, int) else None

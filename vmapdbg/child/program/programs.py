@@ -24,9 +24,7 @@ from vmapdbg.reference.graph import Unknown
 def target_limit(target: str) -> int | None:
     """Returns the bytes of LOCAL memory that a group of threads has, None if the target has no such memory."""
     renderer = make_renderer(target)
-    if not (renderer.has_shared and renderer.has_local):
-        return None
-    return renderer.shared_max
+    return renderer.shared_max if renderer.has_shared and renderer.has_local else None
 
 
 @dataclass(frozen=True)
@@ -107,9 +105,6 @@ def op_weight(op: Any, dtype: Any, target: str) -> int:
     except Exception:  # a dtype that the target does not have: the op cannot be measured alone
         return 1
     return max(1, count_work(linear_reader.read_linear(compiled.uops)).ops)
-
-
-# *** programs for another process
 
 
 def keep_program(uops: Iterable[UOp], variables: Mapping[str, int]) -> bytes:

@@ -9,17 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from vmapdbg.child.program import linear
 from vmapdbg.child.program.accesses import find_source_lines
-from vmapdbg.child.program.linear import (
-    LinearProgram,
-    MemoryAccess,
-    ProgramLoop,
-    Value,
-    find_loops,
-    split_conditions,
-    split_terms,
-    walk,
-)
+from vmapdbg.child.program.linear import LinearProgram, MemoryAccess, ProgramLoop, Value
 from vmapdbg.child.program.reach import MOST_STEPS, Integers, evaluate_sums
 from vmapdbg.model import capture as model
 from vmapdbg.model.schedule_index import group_equal
@@ -95,11 +87,12 @@ def _find_conflict(program: LinearProgram, pair: _Pair) -> tuple[int, tuple[int,
 
     groups = [loop for loop in program.threads if loop not in threads]
     shared = [*groups, *pair.common, *filter(None, [pair.repeated])]
-    used = set(walk([*pair.first.addressing, *pair.second.addressing], set(program.loops) | set(program.threads)))
+    addressing = [*pair.first.addressing, *pair.second.addressing]
+    used = set(linear.walk(addressing, {*program.loops, *program.threads}))
     # what both are in the same step of counts only if an address uses it
     shared = [loop for loop in shared if loop in used]
-    places, least, most = _list_owners(pair.first, threads, shared, pair.repeated, 1)
-    others, others_least, others_most = _list_owners(pair.second, threads, shared, pair.repeated, 0)
+    places, least, most = _list_owners(pair, pair.first, threads, shared)
+    others, others_least, others_most = _list_owners(pair, pair.second, threads, shared)
     both, at, others_at = np.intersect1d(places, others, return_indices=True)
     for mine, theirs in ((least[at], others_most[others_at]), (most[at], others_least[others_at])):
         different = np.flatnonzero(mine != theirs)
@@ -110,30 +103,25 @@ def _find_conflict(program: LinearProgram, pair: _Pair) -> tuple[int, tuple[int,
 
 
 def _list_owners(
-    access: MemoryAccess,
-    threads: Sequence[ProgramLoop],
-    shared: Sequence[ProgramLoop],
-    repeated: ProgramLoop | None,
-    offset: int,
+    pair: _Pair, access: MemoryAccess, threads: Sequence[ProgramLoop], shared: Sequence[ProgramLoop]
 ) -> tuple[Integers, Integers, Integers]:
     """Returns the places that an access reaches (element + size of the buffer * step of the `shared` loops), and the
-    first and the last thread that reaches each of them. The step of the loop `repeated` counts `offset` more. Raises
-    Unknown."""
+    first and last thread that reaches each. The first access counts its step of `repeated` one more. Raises Unknown."""
     import numpy as np
 
-    base, terms = split_terms(access.index)
-    conditions = split_conditions(access.gate)
+    base, terms = linear.split_terms(access.index)
+    conditions = linear.split_conditions(access.gate)
     sizes: dict[Value, int] = {loop: loop.trips for loop in access.loops}
     parts = [*conditions, *(value for value, _ in terms)]
-    used = frozenset[Value]().union(*(find_loops(part, sizes) for part in parts))
+    used = frozenset[Value]().union(*(linear.find_loops(part, sizes) for part in parts))
     around = [loop for loop in access.loops if loop in used or loop in threads or loop in shared]
     loops: dict[Value, int] = {loop: loop.trips for loop in around}
     if any(loop.symbolic for loop in around) or math.prod(loops.values()) * access.width > MOST_STEPS:
         raise Unknown("too many steps")
     factor = access.buffer.size
     for loop in shared:
-        if loop is repeated:
-            base += offset * factor
+        if loop is pair.repeated and access is pair.first:
+            base += factor
         terms.append((loop, factor))
         factor *= loop.trips + 1
     count = 1

@@ -48,7 +48,8 @@ class Reach:
         return self.base + sum(int(values[-1]) for values in self.sets) + self.width - 1
 
 
-_Part: TypeAlias = tuple[frozenset[Value], list[tuple[Value, int]], list[Value]]
+Term: TypeAlias = tuple[Value, int]
+_Part: TypeAlias = tuple[frozenset[Value], list[Term], list[Value]]
 """Loops, and the terms and conditions that use them."""
 
 
@@ -65,30 +66,25 @@ def find_reach(address: Value, gate: Value | None, loops: Iterable[ProgramLoop],
             if other[0] & part[0]:
                 part = (part[0] | other[0], part[1] + other[1], part[2] + other[2])
         joined = [*apart, part]
-    found = [_find_values(*part, sizes) for part in joined]
+    found = [_find_values(part, sizes) for part in joined]
     return Reach(base, tuple(values for values, _ in found), width, math.prod(steps for _, steps in found))
 
 
 def find_known_reach(address: Value, gate: Value | None, loops: Sequence[ProgramLoop], width: int) -> Reach | None:
     """Returns what an access reaches, None if that is undecided."""
-    if any(loop.symbolic for loop in loops):
-        return None
     with suppress(Unknown):
-        return find_reach(address, gate, loops, width)
+        if not any(loop.symbolic for loop in loops):
+            return find_reach(address, gate, loops, width)
     return None
 
 
-def _find_values(
-    loops: frozenset[Value], terms: list[tuple[Value, int]], conditions: list[Value], sizes: Mapping[Value, int]
-) -> tuple[range | Integers, int]:
+def _find_values(part: _Part, sizes: Mapping[Value, int]) -> tuple[range | Integers, int]:
     """Returns the values that some terms add to an address, and in how many steps. Raises Unknown."""
+    loops, terms, conditions = part
     if len(loops) == 1 and not conditions and len(terms) == 1 and terms[0][0] in loops:
         size, step = sizes[terms[0][0]], terms[0][1]
-        if step == 0:
-            return range(1), size
-        if step > 0:
-            return range(0, size * step, step), size
-        return range((size - 1) * step, 1, -step), size
+        values = range(0, size * step, step) if step else range(1)
+        return values if step >= 0 else values[::-1], size
     steps = math.prod(sizes[loop] for loop in loops)
     if steps > MOST_STEPS:
         raise Unknown(f"{steps} steps")
@@ -97,9 +93,7 @@ def _find_values(
     return _join_distinct(blocks), sum(block.size for block in blocks)
 
 
-def evaluate_sums(
-    terms: list[tuple[Value, int]], conditions: list[Value], loops: Mapping[Value, int]
-) -> Iterator[Integers]:
+def evaluate_sums(terms: list[Term], conditions: list[Value], loops: Mapping[Value, int]) -> Iterator[Integers]:
     """Yields in blocks sums of (expression, factor) terms at all steps where the conditions hold. Raises Unknown."""
     import numpy as np
 
@@ -286,9 +280,7 @@ def _read_comparison(condition: Value) -> tuple[Value, int, int] | None:
     else:
         return None
     lowest, highest = value.limits
-    if flipped:
-        return value, edge, highest
-    return value, lowest, edge - 1
+    return (value, edge, highest) if flipped else (value, lowest, edge - 1)
 
 
 def find_outside(index: Any, size: int) -> tuple[int, int] | None:

@@ -59,9 +59,7 @@ def find_constant(u: UOp) -> Any:
     """The value of a constant; 0.14 writes each constant as a cast from a dtype without a size."""
     if u.op.name == "CAST" and u.src[0].op.name == "CONST":
         u = u.src[0]
-    if u.op.name != "CONST" or not isinstance(u.arg, (bool, int, float)):
-        return None
-    return u.arg
+    return u.arg if u.op.name == "CONST" and isinstance(u.arg, (bool, int, float)) else None
 
 
 def loop_name(u: UOp) -> str:
@@ -92,9 +90,7 @@ def lanes_of(u: UOp) -> int:
 def find_memory(pointer: UOp) -> UOp | None:
     """Returns the memory that a pointer addresses, None for a value."""
     memory = find_under(pointer, POINTERS)
-    if is_memory(memory):
-        return memory
-    return None
+    return memory if is_memory(memory) else None
 
 
 def find_loops(u: UOp, text: Sequence[UOp] = ()) -> dict[UOp, None]:
