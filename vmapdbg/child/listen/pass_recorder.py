@@ -62,14 +62,19 @@ class PassRecorder:
     def rule_answered(self, frame: FrameType, line: int, answer: UOp | None) -> bool:
         """A rule about buffers answers. Returns whether the answer would remove a buffer that is forced."""
         function = deciding_of(frame)
-        kind = "" if function is None else function.kind
+        if function is None:
+            return False
+        kind = function.kind
         if kind == "makes":
             self._note_made(frame, line, answer)
-        if kind in ("places", "returns") and self.record.is_derived and answer is not None:
-            self._note_placed(kind, frame, line, answer)
+            return False
+        if kind in ("places", "returns"):
+            if self.record.is_derived and answer is not None:
+                self._note_placed(kind, frame, line, answer)
+            return False
         operands = list(list_operands(frame).values())
         known = next(((u, record) for u in operands if (record := self.buffer_of(u)) is not None), None)
-        if kind not in ("rule", "stores") or known is None:
+        if known is None:
             return False
         stage, record = known
         if kind == "stores":
