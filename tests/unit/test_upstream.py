@@ -76,11 +76,15 @@ def test_unpacking_takes_only_regular_files_of_the_test_folder(tmp_path: Path) -
 def test_only_a_proved_finding_of_a_test_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
     (code, test), *_ = check.TRUE_FINDINGS
     known = {"code": code, "line": "a.py:1", "times": 1, "message": "wrong", "tests": [f"test/unit/{test}"]}
-    document: dict[str, Any] = {"findings": [known], "endless": []}
+    document: dict[str, Any] = {"findings": [known], "endless": [], "numbers": []}
     assert check.print_findings(document, check.TRUE_FINDINGS) == 0
+    number = {**known, "code": "VD302", "message": "1 output with 0 right digits left"}
+    assert check.print_findings(document | {"numbers": [number]}, check.TRUE_FINDINGS) == 1
+    numbers = [{**number, "code": "VD301"}, {**number, "code": "VD303", "message": "(Tensor.empty)"}]
+    assert check.print_findings(document | {"numbers": numbers}, check.TRUE_FINDINGS) == 0
     for other in ({**known, "code": "VD201"}, {**known, "tests": [*known["tests"], ONE]}):
-        assert check.print_findings({"findings": [known], "endless": [other]}, check.TRUE_FINDINGS) == 1
-    assert capsys.readouterr().out.count("  FINDING ") == 2
+        assert check.print_findings(document | {"endless": [other]}, check.TRUE_FINDINGS) == 1
+    assert capsys.readouterr().out.count("  FINDING ") == 3
 
 
 @pytest.mark.parametrize(("still_there", "claimed"), [((), 0), (("a.py::test_drawn",), 1)])
@@ -89,7 +93,7 @@ def test_a_finding_that_is_gone_with_draws_at_once_is_proved(
 ) -> None:
     def find(*tests: str) -> dict[str, Any]:
         found = [{"code": "VD209", "line": "a.py:1", "times": 1, "message": "wrong", "tests": list(tests)}]
-        return {**dict.fromkeys(check.COUNTED, 1), "unchecked": {}, "findings": found, "endless": []}
+        return {**dict.fromkeys(check.COUNTED, 1), "unchecked": {}, "findings": found, "endless": [], "numbers": []}
 
     def run_check(*given: object) -> dict[str, Any]:
         return find(*still_there) if check.DRAWS_PLUGIN in given else find("test/a.py::test_drawn")
