@@ -189,16 +189,23 @@ def _explain_compiled(kernel: str, wrong: WrongBuffer, fault: KernelFault) -> Ke
     with two of its arguments exchanged, or with another value of a variable. A fault of the compiled code says whether
     C's integer promotion makes it."""
     if fault.made_by in {"compiler", "lowering"}:
-        with contextlib.suppress(Unknown):
-            for pair, names in _exchange_arguments(wrong):
-                if _run(wrong, kernel, names) is True:
-                    return KernelFault("launch", is_same=True, launch=WrongLaunch(pair))
-            for one in _change_variables(wrong, kernel):
-                if _run(wrong, kernel, wrong.buffer.run.arguments, changed={one.name: one.got}) is True:
-                    return KernelFault("launch", is_same=True, launch=WrongLaunch(variable=one))
-            is_promoted = _run(wrong, kernel, wrong.buffer.run.arguments, promotes=True) is True
-            return replace(fault, is_promoted=is_promoted)
+        arguments = wrong.buffer.run.arguments
+        for pair, names in _exchange_arguments(wrong):
+            if _gives_wrong(wrong, kernel, names):
+                return KernelFault("launch", is_same=True, launch=WrongLaunch(pair))
+        for one in _change_variables(wrong, kernel):
+            if _gives_wrong(wrong, kernel, arguments, changed={one.name: one.got}):
+                return KernelFault("launch", is_same=True, launch=WrongLaunch(variable=one))
+        return replace(fault, is_promoted=_gives_wrong(wrong, kernel, arguments, promotes=True))
     return fault
+
+
+def _gives_wrong(wrong: WrongBuffer, kernel: str, names: Sequence[str | None], **changes: Any) -> bool:
+    """Whether a kernel gives exactly the wrong values with some changes; not if it cannot be run with them."""
+    try:
+        return _run(wrong, kernel, names, **changes) is True
+    except Unknown:
+        return False
 
 
 def _find_scheduled_fault(evidence: Evidence, wrong: WrongBuffer, kernel: str) -> KernelFault | None:
@@ -217,12 +224,10 @@ def _find_scheduled_fault(evidence: Evidence, wrong: WrongBuffer, kernel: str) -
 def _find_wrong_launch(evidence: Evidence, wrong: WrongBuffer, kernel: str) -> KernelFault | None:
     """Returns the fault if a kernel did not get the schedule's buffers, or did not run in the schedule's order, and is
     right with what it should have read."""
-    run = wrong.buffer.run
+    planned = wrong.buffer.run.planned
     tried: list[tuple[Sequence[str | None], WrongLaunch]] = []
-    if run.planned:
-        pairs = enumerate(zip(run.planned, run.arguments, strict=True))
-        others = tuple(number for number, (name, other) in pairs if name != other)
-        tried.append((run.planned, WrongLaunch(others)))
+    if planned is not None:
+        tried.append((planned.names, WrongLaunch(planned.others)))
     if evidence.is_reordered:
         tried.append((_read_in_order(evidence, wrong.buffer), WrongLaunch()))
     for names, launch in tried:

@@ -44,12 +44,20 @@ class Version:
 
 
 @dataclass(frozen=True)
+class PlannedArguments:
+    """The `names` of what the schedule's buffers held for a launch that got other ones as the arguments `others`."""
+
+    names: tuple[str | None, ...]
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class KernelRun:
     """A launch of a kernel: the name of the kernel as the scheduler made it (None for the reason `refused`), and the
     names of what its arguments held right before it (None: nothing yet). `linear` is the name of its linear program,
     None for the reason `linear_refused`. `versions` has what each argument is known to have held during the schedule,
-    in order; `held` has the position of what it held for this launch, None: unknown. `planned` has the names of what
-    the schedule's buffers held then, if other buffers were its arguments."""
+    in order; `held` has the position of what it held for this launch, None: unknown. `planned`: if other buffers than
+    the schedule's were its arguments."""
 
     kernel: str | None = None
     arguments: tuple[str | None, ...] = ()
@@ -58,7 +66,7 @@ class KernelRun:
     linear_refused: str | None = None
     versions: tuple[tuple[Version, ...], ...] = ()
     held: tuple[int | None, ...] = ()
-    planned: tuple[str | None, ...] = ()
+    planned: PlannedArguments | None = None
 
 
 @dataclass(frozen=True)

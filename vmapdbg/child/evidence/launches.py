@@ -22,6 +22,7 @@ from vmapdbg.child.evidence.evidence import (
     Evidence,
     EvidenceFolder,
     KernelRun,
+    PlannedArguments,
     Version,
     WrittenBuffer,
     list_parts,
@@ -146,8 +147,8 @@ class LaunchKeeper:
         self._programs: dict[int, Sequence[UOp]] = {}  # launch -> its linear program
         # launch -> for each argument its memory, and the number of the version that it held (None: no contents)
         self._read: dict[int, list[tuple[PartOfMemory, int | None]]] = {}
-        # launch -> the buffers that the schedule has for it, if it got others, and what they held
-        self._planned: dict[int, tuple[list[Any], tuple[str | None, ...]]] = {}
+        # launch -> the output that the schedule has for it, and what its arguments held, if it got others
+        self._planned: dict[int, tuple[Any, PlannedArguments]] = {}
         self._first: set[int] = set()  # launches that are the first to write to their output
         self.is_reordered = False  # whether kernels ran in another order than the schedule's
         # buffer that has its memory -> (first byte, end) of parts of it; it keeps no memory alive
@@ -184,8 +185,9 @@ class LaunchKeeper:
     def begin(self, steps: Sequence[PlannedLaunch], passed: PassRecord | None) -> None:
         """A schedule begins, which a run of the pass has made, if it is known."""
         self.steps = steps
-        outputs = [kernel.buffers[0] for kernel in passed.kernels] if passed is not None else []
-        if len(outputs) == len(steps):
+        kernels = [] if passed is None else passed.kernels
+        if [kernel.ast for kernel in kernels] == [step.ast for step in steps]:
+            outputs = [kernel.buffers[0] for kernel in kernels]
             self._first = {outputs.index(output) for output in outputs}
 
     def _fill_shared(self, index: int, buffers: Sequence[Any]) -> None:
@@ -194,23 +196,22 @@ class LaunchKeeper:
         if index not in self._first or output.base is output or any(_share(one, output) for one in inputs):
             return
         output.ensure_allocated()
-        if all(part.writer is not None for part in self._find_overlapping(output)) and not self._is_held(output):
+        is_held = self.live is None or any(self.live.list_overlapping(output))
+        if all(part.writer is not None for part in self._find_overlapping(output)) and not is_held:
             fill(output)
             known = self._parts.get(output.base, {})
             for place in [place for place in known if _do_overlap(_bytes_of(output), place)]:
                 del known[place]
-
-    def _is_held(self, buffer: Any) -> bool:
-        return self.live is None or any(self.live.list_overlapping(buffer))
 
     def _keep_planned(self, index: int, buffers: Sequence[Any]) -> None:
         """Keeps what the schedule's arguments hold, if a launch gets others. Raises BlobsFull."""
         planned = self.steps[index].find_arguments()
         if None in planned or len(planned) != len(buffers) or any(hasattr(one, "bufs") for one in planned):
             return
-        if any(not _is_same(one, other) for one, other in zip(planned, buffers, strict=True)):
-            held = (self._name(*self._keep(one)) for one in planned)
-            self._planned[index] = planned, tuple(held)
+        pairs = enumerate(zip(planned, buffers, strict=True))
+        if others := [number for number, (one, other) in pairs if not _is_same(one, other)]:
+            names = tuple(self._name(*self._keep(one)) for one in planned)
+            self._planned[index] = planned[0], PlannedArguments(names, tuple(others))
 
     def _name(self, part: PartOfMemory, version: int | None) -> str | None:
         return None if version is None else part.versions[version].name
@@ -238,7 +239,7 @@ class LaunchKeeper:
         if step.is_repeated and any(one.is_repeated and one.ast is step.ast for one in following):
             return  # the next launch writes it, too: steps of an OUTER range
         # what the schedule's output holds, if the launch got another
-        output = self._planned[index][0][0] if index in self._planned else buffers[0]
+        output, _ = self._planned.get(index, (buffers[0], None))
         written = list_parts(output)
         try:
             names = self.folder.keep_all(output)
@@ -349,7 +350,7 @@ class LaunchKeeper:
             linear_refused=linear_refused,
             versions=tuple(tuple(part.versions) for part, _ in read),
             held=tuple(version for _, version in read),
-            planned=self._planned[index][1] if index in self._planned else (),
+            planned=self._planned[index][1] if index in self._planned else None,
         )
 
     def _keep_program(
