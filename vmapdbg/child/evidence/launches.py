@@ -186,7 +186,9 @@ class LaunchKeeper:
         """A schedule begins, which a run of the pass has made, if it is known."""
         self.steps = steps
         kernels = [] if passed is None else passed.kernels
-        if [kernel.ast for kernel in kernels] == [step.ast for step in steps]:
+        asts, planned = [step.ast for step in steps], [kernel.ast for kernel in kernels]
+        self.is_reordered = asts != planned and Counter(asts) == Counter(planned)
+        if len(kernels) == len(steps) and not self.is_reordered:
             outputs = [kernel.buffers[0] for kernel in kernels]
             self._first = {outputs.index(output) for output in outputs}
 
@@ -285,9 +287,8 @@ class LaunchKeeper:
         if sum(sizes) != len(asts):
             return None
         order = list(range(len(asts)))
-        kernels = [kernel.ast for kernel in first.kernels]
-        if asts != kernels and Counter(asts) == Counter(kernels):
-            self.is_reordered = True
+        if self.is_reordered:
+            kernels = [kernel.ast for kernel in first.kernels]
             order.sort(key=lambda number: kernels.index(asts[number]))
         numbers = iter(order)
         return [tuple(itertools.islice(numbers, size)) for size in sizes]
