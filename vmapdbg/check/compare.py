@@ -75,8 +75,7 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Seq
     from it, plus what the exact value moves, plus the tolerance. A few runs may hardly move some elements, by chance:
     each moves at least as far as the median element and the median share of its value, up to 4 times the tolerance.
     An element of `got` that is not finite is wrong; if only `expected` is not finite, a step was too large for its
-    dtype, and tinygrad may have rewritten the graph into one without that step.
-    """
+    dtype, and tinygrad may have rewritten the graph into one without that step."""
     ours, theirs = decode(got), decode(expected)
     offsets = _find_wrong(ours, theirs, found.tolerance)
     left, right = widen(ours[offsets]), widen(theirs[offsets])

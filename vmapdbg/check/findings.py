@@ -69,8 +69,7 @@ def fails_with_patches(capture: Capture, check: ScheduleCheck) -> bool:
 
 # *** the program of `vmapdbg run --check`
 
-_MOST_LETTERS = 160
-"""The longest reason: it may contain the text of an exception."""
+_MOST_LETTERS = 160  # the longest reason: it may contain the text of an exception
 
 
 @dataclass(frozen=True)
@@ -79,8 +78,7 @@ class CheckedSchedule:
 
     `test` is pytest's id of the current test, outside of pytest the program. `compared` counts the compared values;
     `check` has the wrong values only, `account` all of them. Its schedule is negative if the schedule was reported
-    before, or if no schedule existed.
-    """
+    before, or if no schedule existed."""
 
     test: str
     compared: int
@@ -95,8 +93,7 @@ class ProgramFinding:
     For a wrong value, `output` is the first case, and `replay` the number of a replay by TinyJit, from 1; `unwritten`
     is a buffer that was read and never written; `number` an op or memory that makes numbers go wrong. For a rewrite of
     tinygrad without end that was stopped, `crash` has the nodes and the rules, and `expected` what should have been
-    computed, if known.
-    """
+    computed, if known."""
 
     code: str
     line: str | None

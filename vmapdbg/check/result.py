@@ -26,8 +26,7 @@ PassStatus = Literal["right", "wrong", "unknown"]
 PassKind = Literal["rewrite", "order", "codegen", "run"]
 FollowedKind = Literal["output", "buffer"]
 RewriteKind = Literal["rule", "node", "ranges", "write", "overwrites"]
-_ELSEWHERE = {"calls", "schedules", "launches"}
-"""Counts of what is compared as outputs, buffers and replays."""
+_ELSEWHERE = {"calls", "schedules", "launches"}  # counts of what is compared as outputs, buffers and replays
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,7 @@ class Pattern:
       `filled` says whether they are zero or NaN.
     - `filled`: the wrong elements are somewhere, and all zero or NaN.
 
-    `amount` is always None: the rules that had it were removed.
-    """
+    `amount` is always None: the rules that had it were removed."""
 
     rule: PatternRule
     axis: int | None = None
@@ -67,8 +65,7 @@ class Comparison:
     `status` is `equal` (to the bit, or the same numbers), `close` (within the tolerance), `rounding` (beyond it, but no
     further than the computation's own rounding, measured in double precision) or `wrong`. `wrong` of the `total`
     elements differ by more than the tolerance. `index`, `got` and `expected` belong to the first of them. A renderer
-    sets `pattern`, the sentence about `pattern_data`.
-    """
+    sets `pattern`, the sentence about `pattern_data`."""
 
     status: ComparisonStatus
     total: int
@@ -143,8 +140,7 @@ class OutputCheck:
     - `exchanged`: the numbers of two inputs of TinyJit's function: with them exchanged, a replay's values are right.
     - `misplaced`: its values are in the buffer of another tensor.
     - `line`: the line of a pending write.
-    - `oracle` is always `numpy`, `rows` always None: other oracles were removed.
-    """
+    - `oracle` is always `numpy`, `rows` always None: other oracles were removed."""
 
     number: int
     shape: tuple[int, ...]
@@ -168,8 +164,7 @@ class Misread:
     """A right buffer that a kernel reads at the wrong steps of its scope, which gives exactly the kernel's value.
 
     The buffer holds `node`; `ranges` are its ambient ranges, with `steps` steps together. `wrong` of the steps read the
-    part of another step: the first is `step`, which gets the part of `read`.
-    """
+    part of another step: the first is `step`, which gets the part of `read`."""
 
     node: int
     ranges: tuple[str, ...]
@@ -218,8 +213,7 @@ class WrongLaunch:
 
     - `arguments`: the numbers of arguments that got other buffers; if only the values show it, two that were exchanged.
     - `variable`: a variable with another value. Only the values show it.
-    - Without both: the kernels ran in another order.
-    """
+    - Without both: the kernels ran in another order."""
 
     arguments: tuple[int, ...] = ()
     variable: WrongVariable | None = None
@@ -239,8 +233,7 @@ class KernelFault:
     - `stale`: the arguments that it read at a wrong time, if that alone explains the fault.
     - `is_promoted`: C's integer promotion alone explains the fault: C computes integers smaller than an int as int.
     - `unwritten`: elements that nothing has written, in its result, or used by it.
-    - `launch`: how it was launched, if the launch made the fault.
-    """
+    - `launch`: how it was launched, if the launch made the fault."""
 
     made_by: Maker
     reason: str | None = None
@@ -378,8 +371,7 @@ class NumberFault:
       computed of `operands`; for lost digits it is `expected` in double precision.
     - `digits`: how many digits the worst output still has, as a share of its largest element.
     - `edits` of the program that numpy has tried, and that leave outputs their digits.
-    - `reason`: why no op is known.
-    """
+    - `reason`: why no op is known."""
 
     kind: NumberFaultKind
     outputs: int
@@ -426,8 +418,7 @@ class ScheduleCheck:
     - `gradients`: under `--gradients`, the calls of autograd since the schedule before.
     - `unwritten`: buffers that it reads and that no kernel wrote.
     - `is_sharded`: its values are on several devices at once.
-    - `numbers`: what makes its values NaN or infinity, unless only constants do, and what loses their digits.
-    """
+    - `numbers`: what makes its values NaN or infinity, unless only constants do, and what loses their digits."""
 
     schedule: int
     line: str | None
@@ -536,8 +527,7 @@ class WrongRewrite:
     - `node`, `line`: its id in the Capture, and the user's line.
     - `difference`: `before` is what is expected. The index has the steps of `ranges`, then further axes. `extra` are
       the ranges that only `after` depends on.
-    - `tried`, `skipped`: how many steps of the pass were evaluated, and how many could not be.
-    """
+    - `tried`, `skipped`: how many steps of the pass were evaluated, and how many could not be."""
 
     kind: RewriteKind
     before: str

@@ -15,8 +15,7 @@ from vmapdbg.reference.value import Mask
 from vmapdbg.values.numbers import NUMPY_DTYPES, Array, Numbers, decode, encode, round_numbers
 from vmapdbg.values.tolerance import EPSILON, ITEMSIZE, NARROW, count_terms, is_float, measure_rounding
 
-Found = tuple[Numbers, Mask | None]
-"""Numbers, and which of them are undefined; None: all are defined."""
+Found = tuple[Numbers, Mask | None]  # numbers, and which of them are undefined; None: all are defined
 
 _CARRIERS = {**NUMPY_DTYPES, **dict.fromkeys(NARROW, np.float32)}
 
@@ -130,7 +129,7 @@ def threefry(x: Numbers, key: Numbers) -> Numbers:
     return first | (second << half)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., Any]] = {  # op -> its function on arrays of one carrier. Some return Found.
     "add": np.add,
     "sub": lambda x, y: x ^ y if x.dtype.kind == "b" else np.subtract(x, y),
     "mul": np.multiply,
@@ -161,7 +160,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "mulacc": lambda x, y, z: x * y + z,
     "threefry": threefry,
 }
-"""Op -> its function on arrays of one carrier. Some return Found."""
 
 ROUNDED = frozenset({"add", "sub", "mul", "fdiv", "pow", "sqrt", "sin", "exp2", "log2", "reciprocal", "mulacc"})
 """Ops whose exact result is rounded if it is a float."""

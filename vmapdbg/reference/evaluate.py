@@ -15,11 +15,10 @@ from vmapdbg.reference.value import Mask, RangedArray, align, move, stack
 from vmapdbg.values.numbers import Array, Numbers, wrap_integer
 from vmapdbg.values.tolerance import ITEMSIZE
 
-ROOM = 4 << 30
-"""The most bytes that the values of a graph take up at a time."""
+ROOM = 4 << 30  # the most bytes that the values of a graph take up at a time
 _VIEWS = {"expand", "permute", "shrink", "flip", "same", "copy", "vmapin", "vmapout", "const", "shard"}
 _SHOWING = MOVEMENT | {"shards", "shard"}  # ops that show a part of memory, or move its elements
-_OF_SOURCES: dict[str, Callable[..., RangedArray]] = {
+_OF_SOURCES: dict[str, Callable[..., RangedArray]] = {  # op -> its function of the node and the values of its sources
     "same": lambda node, source: source,
     "copy": lambda node, source: source,
     "stack": lambda node, *sources: stack(sources),
@@ -27,7 +26,6 @@ _OF_SOURCES: dict[str, Callable[..., RangedArray]] = {
     "vmapin": lambda node, source: source.enter_scope(node.arg),
     "vmapout": lambda node, source: source.leave_scope(node.arg, node.shape),
 }
-"""Op -> its function of the node and the values of its sources."""
 
 
 class Evaluator:

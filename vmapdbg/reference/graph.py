@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 _T = TypeVar("_T")
-DEVICES = 1 << 62
-"""The id of the step range that counts the devices of a sharded tensor. No RANGE has this id."""
+DEVICES = 1 << 62  # the id of the step range that counts the devices of a sharded tensor. No RANGE has this id.
 
-OPS = {
+OPS = {  # op -> what its `arg` says. Other ops are arithmetic on elements, with no `arg`: `arithmetic.FUNCTIONS`.
     # without sources
     "buffer": "the contents of an input, None; its shape is (size,)",
     "const": "one number",
@@ -54,7 +53,6 @@ OPS = {
     "launch": "(a function that runs a kernel, the numbers of the arguments that it writes); sources: what each "
     "argument holds before; value: the function of these, by number: what the argument asked for holds afterwards",
 }
-"""Op -> what its `arg` says. Other ops are arithmetic on elements, with no `arg`: `arithmetic.FUNCTIONS`."""
 
 MOVEMENT = frozenset({"reshape", "expand", "permute", "pad", "shrink", "flip"})
 """Ops that move elements and compute nothing."""

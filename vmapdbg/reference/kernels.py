@@ -15,8 +15,7 @@ from vmapdbg.reference.graph import OpNode, Unknown
 from vmapdbg.reference.value import RangedArray, align
 from vmapdbg.values.numbers import Numbers
 
-MOST_AT_ONCE = 1 << 25
-"""The most elements that a node has. About a second for each node of that size."""
+MOST_AT_ONCE = 1 << 25  # the most elements that a node has. About a second for each node of that size.
 
 
 class LoopEvaluator(Evaluator):

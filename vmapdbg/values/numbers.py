@@ -14,7 +14,7 @@ from vmapdbg.values.tolerance import FLOAT_BITS, ITEMSIZE, Tolerance
 
 Numbers = NDArray[Any]
 
-NUMPY_DTYPES = {
+NUMPY_DTYPES = {  # dtype -> numpy's dtype, if numpy has it
     "bool": np.bool_,
     "char": np.int8,
     "uchar": np.uint8,
@@ -28,7 +28,6 @@ NUMPY_DTYPES = {
     "float": np.float32,
     "double": np.float64,
 }
-"""dtype -> numpy's dtype, if numpy has it."""
 
 
 @dataclass(frozen=True)

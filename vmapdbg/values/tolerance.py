@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-ITEMSIZE = {
+ITEMSIZE = {  # dtype -> bytes of an element
     **dict.fromkeys(("bool", "char", "uchar", "fp8e4m3", "fp8e5m2"), 1),
     **dict.fromkeys(("short", "ushort", "half", "bfloat16"), 2),
     **dict.fromkeys(("int", "uint", "float"), 4),
     **dict.fromkeys(("long", "ulong", "double"), 8),
 }
-"""dtype -> bytes of an element."""
-FLOAT_BITS = {
+FLOAT_BITS = {  # float dtype -> bits of the exponent and of the mantissa
     "double": (11, 52),
     "float": (8, 23),
     "half": (5, 10),
@@ -24,11 +23,9 @@ FLOAT_BITS = {
     "fp8e4m3": (4, 3),
     "fp8e5m2": (5, 2),
 }
-"""Float dtype -> bits of the exponent and of the mantissa."""
 EPSILON = {name: 2.0**-mantissa for name, (_, mantissa) in FLOAT_BITS.items()}
 """dtype -> distance from 1 to the next larger number."""
-NARROW = frozenset({"half", "bfloat16", "fp8e4m3", "fp8e5m2"})
-"""Floats smaller than a float."""
+NARROW = frozenset({"half", "bfloat16", "fp8e4m3", "fp8e5m2"})  # floats smaller than a float
 SMALLEST = {name: 2.0 ** (2 - 2 ** (exponent - 1) - mantissa) for name, (exponent, mantissa) in FLOAT_BITS.items()}
 """dtype -> the smallest number above zero."""
 # other names of the same dtypes, in other releases and in renderers

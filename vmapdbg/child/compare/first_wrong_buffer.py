@@ -23,8 +23,7 @@ from vmapdbg.values.numbers import Array, decode, encode, find_close
 from vmapdbg.values.tolerance import Tolerance
 
 _MOST_STEPS = 2000  # for how many steps of a scope a kernel's value is computed from the part of one step alone
-_MOST_COMPARED = 40_000_000
-"""The most elements times steps that are compared: about a second, and two bytes for each."""
+_MOST_COMPARED = 40_000_000  # the most elements times steps that are compared: about a second, and two bytes for each
 
 GotAndRight = tuple[Array, Array]
 

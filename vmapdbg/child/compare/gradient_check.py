@@ -25,10 +25,7 @@ _MOST_ERROR = 1e-2
 """A derivative is known if two step sizes, and both sides, give the same, but for so large a share of its terms."""
 _TOLERANCE = 1e-6
 """A gradient is wrong if it differs by more than this share of its terms, and more than the step sizes do."""
-
-
-_NOISE = 1e-14
-"""By what share of it the loss changes because of rounding in double precision."""
+_NOISE = 1e-14  # by what share of it the loss changes because of rounding in double precision
 
 
 class Slope(NamedTuple):

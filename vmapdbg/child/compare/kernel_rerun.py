@@ -3,8 +3,7 @@ fault. Runs in the process that compares.
 
 If the kernel as scheduled gives the wrong values, too, the scheduler made the fault, or the kernel read memory at a
 wrong time: with other contents of its arguments it is right. If the kernel as scheduled is right, its linear program
-runs. Of many wrong elements some are computed.
-"""
+runs. Of many wrong elements some are computed."""
 
 from __future__ import annotations
 
@@ -31,10 +30,8 @@ from vmapdbg.reference.graph import Unknown
 from vmapdbg.values.numbers import Array, decode, encode, find_close, view_elements
 from vmapdbg.values.tolerance import ITEMSIZE, Tolerance
 
-MOST_COMPUTED = 4096
-"""How many of the wrong elements are computed."""
-_MOST_TRIED = 64
-"""How many times a kernel runs on what its arguments held at other times."""
+MOST_COMPUTED = 4096  # how many of the wrong elements are computed
+_MOST_TRIED = 64  # how many times a kernel runs on what its arguments held at other times
 
 Flags = NDArray[np.bool_]
 

@@ -30,14 +30,10 @@ _MOST_PRODUCTS = 1 << 26
 _COMPUTING = (FUNCTIONS.keys() - {"where"}) | {"cast", "reduce"}
 _SUMS = frozenset({"add", "sub", "mulacc", "reduce"})
 _LEAST_DIGITS = 0.01
-_ROUNDINGS = 12
-"""Digits are lost if the error is a hundredth of the largest element, and more than so many roundings."""
-_MOST_SHARED = 8
-"""Of how many tensors the mean is subtracted, those next to the node first."""
-_SAME = 1e-3
-"""A relative difference that is rounding, of a value in double precision that has lost digits."""
-_ZERO = 1e-12
-"""A sum is zero, but for the rounding of double precision, if it is so much smaller than its terms."""
+_ROUNDINGS = 12  # digits are lost if the error is a hundredth of the largest element, and more than so many roundings
+_MOST_SHARED = 8  # of how many tensors the mean is subtracted, those next to the node first
+_SAME = 1e-3  # a relative difference that is rounding, of a value in double precision that has lost digits
+_ZERO = 1e-12  # a sum is zero, but for the rounding of double precision, if it is so much smaller than its terms
 
 
 class Clock:

@@ -20,16 +20,12 @@ from vmapdbg.reference.value import RangedArray
 from vmapdbg.values.numbers import Array, Numbers, decode, encode, view_elements
 from vmapdbg.values.tolerance import ITEMSIZE, is_float
 
-ReadContents = Callable[[str], bytes]
-"""Returns the contents with this name."""
+ReadContents = Callable[[str], bytes]  # returns the contents with this name
 
-DOUBLE = 0
-"""As the precision of `ReferenceValues`: floats in double precision."""
-MOVED = (1, 2, 3)
-"""As the precision: the same, and each rounding moves a number at random; the number is the seed."""
+DOUBLE = 0  # as the precision of `ReferenceValues`: floats in double precision
+MOVED = (1, 2, 3)  # as the precision: the same, and each rounding moves a number at random; the number is the seed
 
-KnownValues = dict[int, RangedArray]
-"""Values of nodes that are computed already, by slot."""
+KnownValues = dict[int, RangedArray]  # values of nodes that are computed already, by slot
 
 
 class ReferenceValues:

@@ -29,8 +29,7 @@ from vmapdbg.reference.graph import DEVICES, OpGraph
 UOp = Any  # this module is imported before the overlay is installed, and must not import tinygrad
 
 GraphName = Literal["asked", "got", "passed"]
-ROOM = 1 << 30
-"""The most bytes of buffers that one run keeps."""
+ROOM = 1 << 30  # the most bytes of buffers that one run keeps
 ASKED = "asked.pickle"
 COMPARED = "compared"
 

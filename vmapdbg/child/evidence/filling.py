@@ -11,8 +11,7 @@ import numpy as np
 from vmapdbg.child.listen.guard import watching
 from vmapdbg.reference.value import Mask
 
-_DEVICES = {"CPU", "METAL"}
-"""Devices whose memory Python can write to."""
+_DEVICES = {"CPU", "METAL"}  # devices whose memory Python can write to
 
 
 def _make_pattern() -> bytes:

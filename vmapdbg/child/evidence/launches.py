@@ -41,8 +41,7 @@ from vmapdbg.reference.graph import DEVICES
 UOp = Any
 _DEVICES = KernelRun(refused="it is launched on several devices at once")
 
-MOST_OPS = 50_000
-"""A longer linear program is not kept."""
+MOST_OPS = 50_000  # a longer linear program is not kept
 
 # packed kernels and linear programs, by their last UOp and the values of variables
 _programs: WeakKeyDictionary[UOp, dict[tuple[tuple[str, int], ...], bytes]] = WeakKeyDictionary()

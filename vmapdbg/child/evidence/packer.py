@@ -42,8 +42,7 @@ _INDICES = {"index", "weakint"}
 _WEAK = {"weakfloat", *_INDICES}
 _REDUCES = {"ADD": "add", "MUL": "mul", "MAX": "max"}
 _FIRST = SAME_VALUE | RESHAPING | SHARDED | {"BITCAST", "CAST", "BIND", "VMAPIN", "VMAPOUT"}
-_FIRST |= {"REDUCE", "REDUCE_AXIS", "ALLREDUCE"}
-"""Ops that are computed from their first source only."""
+_FIRST |= {"REDUCE", "REDUCE_AXIS", "ALLREDUCE"}  # ops that are computed from their first source only
 _REFUSED = {
     **dict.fromkeys(("KERNEL", "CALL", "CUSTOM_KERNEL"), "a custom kernel is in its graph"),
     "CUSTOM_FUNCTION": "a custom function is in its graph",

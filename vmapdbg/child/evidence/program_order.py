@@ -7,8 +7,7 @@ contents are kept. What Python makes of such a Tensor has a meaning, too. A view
 A lost write: a meaning comes after it, and no Tensor has it any more, although no schedule had it. On tinygrad 0.12 an
 assign to a part of a tensor only runs if the Tensor that it returns is realized. From 0.13 on a write is a STORE, and
 all Tensors of the buffer come after it; in 0.13 Tensors that read through a bitcast do not. Writes to a value without a
-buffer are not tracked.
-"""
+buffer are not tracked."""
 
 from __future__ import annotations
 

@@ -33,8 +33,7 @@ from vmapdbg.child.run_program import PublishedCounts, ScheduleFeed, current_tes
 from vmapdbg.model.account import OTHER, Left
 from vmapdbg.reference.graph import OpGraph
 
-MOST_WAITING = 1 << 29
-"""The most bytes of evidence in the folder."""
+MOST_WAITING = 1 << 29  # the most bytes of evidence in the folder
 _POLL = 0.02
 _LONGEST_WAIT = 120  # seconds that a process waits for the judge; after that it takes the judge for dead
 

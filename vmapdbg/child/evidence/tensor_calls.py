@@ -22,8 +22,7 @@ from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.ops import STORES
 
 UOp = Any
-Owners = weakref.WeakKeyDictionary[UOp, list[weakref.ref[Any]]]
-"""BUFFER -> the Tensors that show all of it."""
+Owners = weakref.WeakKeyDictionary[UOp, list[weakref.ref[Any]]]  # BUFFER -> the Tensors that show all of it
 _LARGEST = 1 << 22  # item assignments to larger tensors are ignored, in elements
 
 
@@ -34,8 +33,7 @@ class ChosenPart(NamedTuple):
     shape: tuple[int, ...]
 
 
-Parts = weakref.WeakKeyDictionary[UOp, ChosenPart]
-"""The write of an item assignment -> what it may change."""
+Parts = weakref.WeakKeyDictionary[UOp, ChosenPart]  # the write of an item assignment -> what it may change
 
 
 class TensorCalls:

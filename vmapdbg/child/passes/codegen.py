@@ -30,10 +30,8 @@ from vmapdbg.values.numbers import Numbers, decode, encode
 
 UOp = Any
 LINEAR = "the linear program"
-_MOST_ROWS = 16
-"""At how many steps around the wrong elements the rewrites of a wrong pass are compared."""
-_TERMS = 64
-"""How many roundings the two sides of a rewrite may differ by."""
+_MOST_ROWS = 16  # at how many steps around the wrong elements the rewrites of a wrong pass are compared
+_TERMS = 64  # how many roundings the two sides of a rewrite may differ by
 _OTHER_VALUE = frozenset({"SINK", "END", "GROUP", "BARRIER", "AFTER", "RANGE", "SPECIAL"})
 Watch = Callable[[Callable[[], object]], list[PassRun]]
 """Runs a function and returns the rewrites of whole graphs that it made."""

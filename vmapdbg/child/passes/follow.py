@@ -33,8 +33,7 @@ from vmapdbg.model.wording import first_line
 from vmapdbg.reference.graph import Unknown
 
 UOp = Any
-MOST_SECONDS_IN_ALL = 120
-"""How long the values of a schedule are evaluated, without the steps of a wrong pass."""
+MOST_SECONDS_IN_ALL = 120  # how long the values of a schedule are evaluated, without the steps of a wrong pass
 _NO_STEP = "no single step of it that can be evaluated changes a value"
 ORDER = "the kernels in their order, by numpy"
 RUN = "the kernels as they ran"

@@ -28,14 +28,11 @@ UOp = Any
 _VALUELESS = frozenset(
     {"SINK", "STORE", "END", "GROUP", "KERNEL", "CALL", "LINEAR", "BARRIER", "DEVICE", "UNIQUE", "LUNIQUE", "FUNCTION"}
 )
-MOST_SECONDS = 60
-"""How long the steps of a pass are evaluated."""
-_MOST_REWRITES = 1000
-"""How many rewrites of one node are looked at."""
+MOST_SECONDS = 60  # how long the steps of a pass are evaluated
+_MOST_REWRITES = 1000  # how many rewrites of one node are looked at
 _NAMED = frozenset({"BUFFER", "PARAM", "DEFINE_GLOBAL"})
 _HIDDEN = frozenset({"DEVICE", "UNIQUE", "LUNIQUE"})
-_FINE = "float"
-"""The dtype whose tolerance applies to values that are computed in double precision."""
+_FINE = "float"  # the dtype whose tolerance applies to values that are computed in double precision
 Found = tuple[RewriteKind, UOp, UOp, Difference]
 """A change from a UOp to another that should keep the value, and how it differs."""
 

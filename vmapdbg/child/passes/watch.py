@@ -24,8 +24,7 @@ UOp = Any
 SCHEDULERS = frozenset({"transform_to_call", "get_kernel_graph", "get_rangeify_map"})
 """The functions of tinygrad's that take a graph through passes."""
 _REWRITES = frozenset({"unified_rewrite", "walk_rewrite"})
-_DECIDES = "decide"
-"""The function of the overlay that decides in a pass what is stored (`tinygrad/schedule/_parts.py`)."""
+_DECIDES = "decide"  # the function of the overlay that decides in a pass what is stored (`tinygrad/schedule/_parts.py`)
 _NAMELESS = "a rewrite without a name"
 _SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
 
