@@ -45,17 +45,9 @@ def describe(
         status = "equal" if np.array_equal(ours, theirs, equal_nan=True) else "close"
         return Comparison(status, theirs.size, 0, None, None, None, None, tolerance)
     first = int(offsets[0])
-    return Comparison(
-        status="wrong",
-        total=theirs.size,
-        wrong=offsets.size,
-        index=find_index(first, shape),
-        got=make_plain(ours[first]),
-        expected=make_plain(theirs[first]),
-        pattern=None,
-        tolerance=tolerance,
-        pattern_data=find_pattern(ours, theirs, shape, offsets, tolerance),
-    )
+    index, got, expected = find_index(first, shape), make_plain(ours[first]), make_plain(theirs[first])
+    pattern = find_pattern(ours, theirs, shape, offsets, tolerance)
+    return Comparison("wrong", theirs.size, offsets.size, index, got, expected, None, tolerance, pattern)
 
 
 def _find_wrong(ours: Numbers, theirs: Numbers, tolerance: Tolerance) -> NDArray[np.intp]:

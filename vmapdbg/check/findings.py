@@ -8,15 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from vmapdbg.check.result import (
-    ExpectedOutput,
-    NumberFault,
-    NumberFaultKind,
-    OutputCheck,
-    ScheduleCheck,
-    UnwrittenRead,
-    settle_checks,
-)
+from vmapdbg.check import result
 from vmapdbg.model.account import UNKNOWN, Account, Left
 from vmapdbg.model.capture import SCHEMA, Capture
 from vmapdbg.model.crash import Crash
@@ -29,12 +21,12 @@ LOST_WRITE, CUT_GRADIENT = "VD206", "VD207"
 OVERWRITTEN, STALE_READ, LIVE_CHANGED = "VD208", "VD209", "VD210"
 NOT_CHOSEN, NEVER_WRITTEN = "VD211", "VD212"
 WRONG_GRADIENT = "VD304"
-NUMBERS: dict[NumberFaultKind, str] = {"not-finite": "VD301", "lost-digits": "VD302", "unwritten": "VD303"}
+NUMBERS: dict[result.NumberFaultKind, str] = {"not-finite": "VD301", "lost-digits": "VD302", "unwritten": "VD303"}
 
 CHANGED = {"pending": LOST_WRITE, "input": OVERWRITTEN, "live": LIVE_CHANGED, "unchosen": NOT_CHOSEN}
 
 
-def failure_code_of(capture: Capture, check: ScheduleCheck) -> str | None:
+def failure_code_of(capture: Capture, check: result.ScheduleCheck) -> str | None:
     """Returns the code of a schedule that ends the snippet, or that fails only with the patches; None for another."""
     # a program may expect a failure, and go on
     crash = capture.error and capture.error.crash
@@ -43,7 +35,7 @@ def failure_code_of(capture: Capture, check: ScheduleCheck) -> str | None:
     return FAILS if fails_with_patches(capture, check) else None
 
 
-def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
+def name_wrong(check: result.ScheduleCheck, output: result.OutputCheck) -> str:
     """Returns the code of a wrong output."""
     if output.of in CHANGED:
         return CHANGED[output.of]
@@ -57,7 +49,7 @@ def name_wrong(check: ScheduleCheck, output: OutputCheck) -> str:
     return WRONG_VALUE
 
 
-def fails_with_patches(capture: Capture, check: ScheduleCheck) -> bool:
+def fails_with_patches(capture: Capture, check: result.ScheduleCheck) -> bool:
     """Whether only the patches make a schedule fail: it runs without them, or it has a vmap scope, which stock tinygrad
     lacks, and numpy computes it."""
     if check.stock_runs is not None:
@@ -82,7 +74,7 @@ class CheckedSchedule:
 
     test: str
     compared: int
-    check: ScheduleCheck
+    check: result.ScheduleCheck
     account: Account = field(default_factory=Account)
 
 
@@ -99,13 +91,13 @@ class ProgramFinding:
     line: str | None
     tests: tuple[str, ...]
     times: int
-    output: OutputCheck | None = None
+    output: result.OutputCheck | None = None
     replay: int | None = None
-    unwritten: UnwrittenRead | None = None
-    number: NumberFault | None = None
+    unwritten: result.UnwrittenRead | None = None
+    number: result.NumberFault | None = None
     message: str = ""
     crash: Crash | None = None
-    expected: tuple[ExpectedOutput, ...] = ()
+    expected: tuple[result.ExpectedOutput, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,7 +178,7 @@ def sum_up(checks: Iterable[CheckedSchedule], counted: Account | None = None, re
         findings=tuple(wrong.values()),
         endless=tuple(endless.values()),
         numbers=tuple(numbers.values()),
-        account=settle_checks(counted or Account(), accounts, rest),
+        account=result.settle_checks(counted or Account(), accounts, rest),
     )
 
 

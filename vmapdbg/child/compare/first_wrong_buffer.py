@@ -136,14 +136,9 @@ class BufferWalk:
         if not read:
             return None
         first, instead = next(iter(read.items()))
-        return Misread(
-            node=self.evidence.buffers[source].node,
-            ranges=tuple(map(self._name_range, self.values.ambient_of(source_slot))),
-            steps=len(steps),
-            wrong=len(read),
-            step=steps[first],
-            read=steps[instead],
-        )
+        names = tuple(map(self._name_range, self.values.ambient_of(source_slot)))
+        node = self.evidence.buffers[source].node
+        return Misread(node, names, len(steps), len(read), step=steps[first], read=steps[instead])
 
 
 def find_steps_read(

@@ -227,15 +227,7 @@ def _describe(checker: GradientChecker, number: int, slot: int, slope: Slope, cl
         guilty = checker.find_guilty(slot, clock)
     except Unknown:
         guilty = []
-    line, method = graph.origins.get(guilty[0] if guilty else slot, (None, None))
-    return WrongGradient(
-        number=number,
-        shape=node.shape,
-        dtype=node.dtype,
-        line=graph.origins.get(slot, (None, None))[0],
-        got=slope.got,
-        expected=slope.expected,
-        ops=tuple(dict.fromkeys(graph.nodes[one].op for one in guilty)),
-        op_line=line if guilty else None,
-        method=method if guilty else None,
-    )
+    line, _ = graph.origins.get(slot, (None, None))
+    ops = tuple(dict.fromkeys(graph.nodes[one].op for one in guilty))
+    op_line, method = graph.origins.get(guilty[0], (None, None)) if guilty else (None, None)
+    return WrongGradient(number, node.shape, node.dtype, line, slope.got, slope.expected, ops, op_line, method)

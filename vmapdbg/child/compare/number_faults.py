@@ -59,24 +59,14 @@ class Suspect:
 
     def describe(self, graph: OpGraph, slot: int, outputs: int, kind: NumberFaultKind, error: float = 1) -> NumberFault:
         """Returns the fault. `error` is the largest error of an output, divided by the output's largest element."""
-        node, place = graph.nodes[slot], _find_first(self.is_faulty)
-        line, method = graph.origins.get(slot, (None, None))
-        return NumberFault(
-            kind=kind,
-            outputs=outputs,
-            op=f"reduce {node.arg[0]}" if node.op == "reduce" else node.op,
-            dtype=node.dtype,
-            line=line,
-            method=method,
-            index=place,
-            got=make_plain(self.value.numbers[place]),
-            expected=None if self.should is None else make_plain(self.should.numbers[place]),
-            operands=self.operands,
-            terms=roundings_of(graph, node) if node.op == "reduce" else 0,
-            faulty=int(self.is_faulty.sum()),
-            total=self.is_faulty.size,
-            digits=count_digits(error),
-        )
+        node, place, origin = graph.nodes[slot], _find_first(self.is_faulty), graph.origins.get(slot, (None, None))
+        op, terms = node.op, 0
+        if op == "reduce":
+            op, terms = f"reduce {node.arg[0]}", roundings_of(graph, node)
+        got = make_plain(self.value.numbers[place])
+        expected = None if self.should is None else make_plain(self.should.numbers[place])
+        counts = terms, int(self.is_faulty.sum()), self.is_faulty.size, count_digits(error)
+        return NumberFault(kind, outputs, op, node.dtype, *origin, place, got, expected, self.operands, *counts)
 
 
 def count_digits(error: float) -> float:
@@ -199,11 +189,8 @@ def measure_error(graph: ComparedGraph, slot: int, got: Array) -> float | None:
     """Returns the largest error of a node's value, divided by the largest element; None if no digits are lost."""
     if not is_float(got.dtype) or got.dtype == "double" or not graph.values.roundings[slot]:
         return None
-    if any(
-        is_float(node.dtype) and ITEMSIZE[node.dtype] == 1
-        for node in map(graph.graph.nodes.__getitem__, graph.graph.reach([slot]))
-    ):
-        return None  # fp8 has few digits to lose
+    if any(_is_fp8(graph.graph.nodes[one].dtype) for one in graph.graph.reach([slot])):
+        return None  # it has few digits to lose
     exact = graph.compute_precisely(DOUBLE, slot)
     if isinstance(exact, str) or exact.shape != got.shape:
         return None
@@ -293,13 +280,11 @@ def find_lost_digits(graph: OpGraph, read: ReadContents, outputs: Mapping[int, f
         if finder.has_zero:
             return None
         raise Unknown("no single op explains it")
-    node, (line, method) = graph.nodes[slot], graph.origins.get(slot, (None, None))
+    node, origin = graph.nodes[slot], graph.origins.get(slot, (None, None))
     terms, digits = roundings_of(graph, node), count_digits(worst)
-    # as many roundings of float: a bound
-    edit = NumberEdit("float", count_digits(terms * EPSILON["float"] / 2))
-    return NumberFault(
-        "lost-digits", len(roots), "reduce add", node.dtype, line, method, terms=terms, digits=digits, edits=(edit,)
-    )
+    edits = (NumberEdit("float", count_digits(terms * EPSILON["float"] / 2)),)  # as many roundings of float: a bound
+    known = NumberFault("lost-digits", len(roots), "reduce add", node.dtype, *origin, digits=digits)
+    return replace(known, terms=terms, edits=edits)
 
 
 def _compare_all(
@@ -371,15 +356,11 @@ def _subtract_mean(
 def _widen(graph: OpGraph, slot: int, dtype: NumberEditKind) -> OpGraph:
     """Returns a graph in which what a node depends on has another dtype where it has the node's."""
     narrow, reached = graph.nodes[slot].dtype, graph.reach([slot])
-    return replace(
-        graph,
-        nodes=[
-            replace(node, dtype=dtype)
-            if number in reached and node.dtype == narrow and node.op not in {"buffer", "bitcast"}
-            else node
-            for number, node in enumerate(graph.nodes)
-        ],
-    )
+    nodes = list(graph.nodes)
+    for one in reached:
+        if nodes[one].dtype == narrow and nodes[one].op not in {"buffer", "bitcast"}:
+            nodes[one] = replace(nodes[one], dtype=dtype)
+    return replace(graph, nodes=nodes)
 
 
 def _is_shared(graph: OpGraph, slot: int) -> bool:
@@ -450,15 +431,6 @@ def find_unwritten_read(graph: ComparedGraph, slots: Sequence[int]) -> NumberFau
     if not outputs:
         return None
     slot = next(filter(lambda one: count_changed([one]), unwritten), min(unwritten))
-    node, mask, (line, method) = op_graph.nodes[slot], unwritten[slot], op_graph.origins.get(slot, (None, None))
-    return NumberFault(
-        kind="unwritten",
-        outputs=outputs,
-        op="buffer",
-        dtype=node.dtype,
-        line=line,
-        method=method,
-        index=_find_first(mask),
-        faulty=int(mask.sum()),
-        total=mask.size,
-    )
+    dtype, mask, origin = op_graph.nodes[slot].dtype, unwritten[slot], op_graph.origins.get(slot, (None, None))
+    first, faulty = _find_first(mask), int(mask.sum())
+    return NumberFault("unwritten", outputs, "buffer", dtype, *origin, first, faulty=faulty, total=mask.size)

@@ -11,27 +11,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from vmapdbg.check import result
 from vmapdbg.check.compare import compare
-from vmapdbg.check.result import (
-    BufferCheck,
-    Comparison,
-    ExpectedOutput,
-    Misplaced,
-    NumberFault,
-    OutputCheck,
-    OverwrittenInput,
-    ScheduleCheck,
-    StaleValue,
-)
+from vmapdbg.child.compare import number_faults
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
 from vmapdbg.child.compare.gradient_check import check_gradients
-from vmapdbg.child.compare.number_faults import (
-    count_digits,
-    find_lost_digits,
-    find_not_finite,
-    find_unwritten_read,
-    measure_error,
-)
 from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
 from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer, Meant
 from vmapdbg.model.account import Left
@@ -43,6 +27,8 @@ from vmapdbg.values.numbers import Array, decode, make_plain
 from vmapdbg.values.tolerance import is_float
 
 _Found = TypeVar("_Found")
+_SAME = ("schedule", "line", "asked", "failed", "failed_node", "replay", "crash", "is_sharded")
+_SAME_LISTS = ("left", "lost", "cut", "unwritten")  # as _SAME: what a check has of the evidence, by the same name
 _SHOWN = 8  # how many elements of an expected output are reported
 _MOST_BUFFERS = 16  # how many buffers of one schedule are tried as memory that is read at the wrong time
 
@@ -60,11 +46,11 @@ class ScheduleChecker:
         self.bad: list[int] = []  # nodes whose values have NaN or infinity
         self.inexact: dict[int, float] = {}  # nodes whose values have lost digits -> their error
 
-    def check(self) -> ScheduleCheck:
+    def check(self) -> result.ScheduleCheck:
         """Returns how the schedule compares."""
         evidence = self.evidence
-        outputs: list[OutputCheck] = []
-        expected: tuple[ExpectedOutput, ...] = ()
+        outputs: list[result.OutputCheck] = []
+        expected: tuple[result.ExpectedOutput, ...] = ()
         if evidence.failed is not None:
             expected = self.attempt(Left("outputs", 0, ""), expected_outputs, evidence, self.read) or ()
         elif "asked" in evidence.graphs:
@@ -76,7 +62,7 @@ class ScheduleChecker:
             self.attempt(Left("gradients", call.asked, ""), check_gradients, call, self.read)
             for call in evidence.gradients
         ]
-        buffers: list[BufferCheck] = []
+        buffers: list[result.BufferCheck] = []
         passed = evidence.graphs.get("passed")
         if passed is not None and any(output.comparison.status == "wrong" for output in outputs):
             walk = BufferWalk(evidence, self.open(passed)).walk
@@ -86,59 +72,50 @@ class ScheduleChecker:
         failed_kernel = evidence.failed_kernel
         if failed_kernel is None and evidence.crash is not None:
             failed_kernel = evidence.crash.kernel
-        return ScheduleCheck(
-            schedule=evidence.schedule,
-            line=evidence.line,
+        same: dict[str, Any] = {name: getattr(evidence, name) for name in _SAME}
+        same |= {name: tuple(getattr(evidence, name)) for name in _SAME_LISTS}
+        return result.ScheduleCheck(
             outputs=tuple(outputs),
             buffers=tuple(buffers),
             unchecked=tuple(dict.fromkeys(one.sentence for one in self.left)),
-            asked=evidence.asked,
-            left=tuple(self.left),
-            failed=evidence.failed,
             evaluations=sum(values.evaluations for graph in self.graphs for values in graph.opened),
             failed_kernel=failed_kernel,
-            failed_node=evidence.failed_node,
-            replay=evidence.replay,
-            crash=evidence.crash,
             expected=expected,
-            lost=tuple(evidence.lost),
-            cut=tuple(evidence.cut),
             gradients=tuple(filter(None, gradients)),
-            unwritten=tuple(evidence.unwritten),
-            is_sharded=evidence.is_sharded,
             numbers=tuple(filter(None, numbers)),
+            **same,
         )
 
-    def place(self, output: OutputCheck) -> OutputCheck:
+    def place(self, output: result.OutputCheck) -> result.OutputCheck:
         """Adds to a wrong output where its values are, if its tensor has the buffer of another one."""
         if output.comparison.status != "wrong" or output.of != "output":
             return output
         left = Left("outputs", 0, "which buffer its tensor has: ", output.number)
         return replace(output, misplaced=self.attempt(left, self.find_misplaced, output))
 
-    def find_number_faults(self) -> list[NumberFault | None]:
+    def find_number_faults(self) -> list[result.NumberFault | None]:
         """Returns what makes the compared numbers go wrong. Those that are computed of memory that nothing has written
         mean nothing; if the snippet has not asked for them, because the tool realizes them, that is no fault either."""
         if not self.graphs:
             return []
         graph = self.graphs[0]
         origin = Left("outputs", 0, "whether it reads memory that nothing has written: ")
-        unwritten = self.attempt(origin, find_unwritten_read, graph, graph.together)
+        unwritten = self.attempt(origin, number_faults.find_unwritten_read, graph, graph.together)
         if unwritten is not None:
             return [unwritten] if self.evidence.line is not None else []
-        numbers: list[NumberFault | None] = []
+        numbers: list[result.NumberFault | None] = []
         if self.bad:
-            found, reason = self.take(find_not_finite, graph.graph, self.read, self.bad)
-            numbers.append(NumberFault("not-finite", len(self.bad), reason=reason) if reason else found)
+            found, reason = self.take(number_faults.find_not_finite, graph.graph, self.read, self.bad)
+            numbers.append(result.NumberFault("not-finite", len(self.bad), reason=reason) if reason else found)
         if self.inexact:
-            found, reason = self.take(find_lost_digits, graph.graph, self.read, self.inexact)
-            digits = count_digits(max(self.inexact.values()))
+            found, reason = self.take(number_faults.find_lost_digits, graph.graph, self.read, self.inexact)
+            digits = number_faults.count_digits(max(self.inexact.values()))
             numbers.append(
-                NumberFault("lost-digits", len(self.inexact), digits=digits, reason=reason) if reason else found
+                result.NumberFault("lost-digits", len(self.inexact), digits=digits, reason=reason) if reason else found
             )
         return numbers
 
-    def check_values(self, asked: OpGraph) -> list[OutputCheck]:
+    def check_values(self, asked: OpGraph) -> list[result.OutputCheck]:
         """Compares all outputs, and the buffers of the snippet."""
         graph, evidence = self.open(asked, self.known), self.evidence
         outputs = self.attempt(Left("outputs", len(evidence.outputs), ""), self.check_outputs, graph) or []
@@ -165,12 +142,12 @@ class ScheduleChecker:
         self.graphs.append(ComparedGraph(graph, self.read, self.left, known))
         return self.graphs[-1]
 
-    def check_outputs(self, graph: ComparedGraph) -> list[OutputCheck]:
+    def check_outputs(self, graph: ComparedGraph) -> list[result.OutputCheck]:
         """Compares all outputs."""
         outputs = self.read_outputs()
         slots = [graph.values.roots[number] for number in outputs]
         graph.together = tuple(dict.fromkeys([*slots, *(held.slot for held in self.evidence.held)]))
-        checks: list[OutputCheck] = []
+        checks: list[result.OutputCheck] = []
         for (number, data), right in zip(outputs.items(), graph.values.evaluate(slots), strict=True):
             if isinstance(right, str):
                 self.left.append(Left("outputs", 1, right, number))
@@ -198,7 +175,7 @@ class ScheduleChecker:
                 known[number] = found.data
         return known
 
-    def check_output(self, graph: ComparedGraph, number: int, data: bytes, right: Array) -> OutputCheck:
+    def check_output(self, graph: ComparedGraph, number: int, data: bytes, right: Array) -> result.OutputCheck:
         """Compares an output."""
         values = graph.values
         root = values.roots[number]
@@ -208,7 +185,7 @@ class ScheduleChecker:
             data *= max(1, len(right.data) // max(len(data), 1))  # right values of all devices are joined
         got = Array(data, right.dtype, right.shape)
         found = self.compare(graph, root, got, right)
-        check = OutputCheck(number=number, shape=right.shape, dtype=right.dtype, comparison=found)
+        check = result.OutputCheck(number=number, shape=right.shape, dtype=right.dtype, comparison=found)
         if found.status != "wrong":
             return check
 
@@ -229,12 +206,12 @@ class ScheduleChecker:
         stale = self.attempt(left, find_stale_value, self.evidence, values, root, is_got)
         return replace(check, stale=stale, overwritten=self.attempt(left, self.find_overwritten, values, is_got) or ())
 
-    def compare(self, graph: ComparedGraph, slot: int, got: Array, right: Array) -> Comparison:
+    def compare(self, graph: ComparedGraph, slot: int, got: Array, right: Array) -> result.Comparison:
         """Compares what a node got, and notes whether it has NaN or infinity, or has lost digits."""
         found = graph.compare(slot, got, right)
         if is_float(got.dtype) and not np.isfinite(decode(got)).all():
             self.bad.append(slot)
-        elif found.status != "wrong" and (error := measure_error(graph, slot, got)) is not None:
+        elif found.status != "wrong" and (error := number_faults.measure_error(graph, slot, got)) is not None:
             self.inexact[slot] = error
         return found
 
@@ -245,7 +222,7 @@ class ScheduleChecker:
         del self.left[reasons:]
         return found.status != "wrong"
 
-    def find_overwritten(self, values: ReferenceValues, is_got: IsGot) -> tuple[OverwrittenInput, ...]:
+    def find_overwritten(self, values: ReferenceValues, is_got: IsGot) -> tuple[result.OverwrittenInput, ...]:
         """Returns the inputs that a replay has written over, if the later contents of one or all explain the output."""
         changes = self.evidence.changed
         later: dict[int, RangedArray] = {}
@@ -257,7 +234,7 @@ class ScheduleChecker:
             choices.append(changes)
         for chosen in choices:
             if is_got(values.replace({changed.slot: later[changed.slot] for changed in chosen})):
-                return tuple(OverwrittenInput(changed.input_number) for changed in chosen)
+                return tuple(result.OverwrittenInput(changed.input_number) for changed in chosen)
         return ()
 
     def find_exchanged(self, values: ReferenceValues, is_got: IsGot) -> tuple[int, int] | None:
@@ -273,7 +250,7 @@ class ScheduleChecker:
                 return first, second
         return None
 
-    def find_misplaced(self, output: OutputCheck) -> Misplaced | None:
+    def find_misplaced(self, output: result.OutputCheck) -> result.Misplaced | None:
         """Returns where the values of a wrong output are, if its tensor has the buffer of another one."""
         asked, got = self.graphs[0], self.evidence.graphs["got"]
         root = asked.values.roots[output.number]
@@ -288,12 +265,12 @@ class ScheduleChecker:
             if one.blob in names or one.dtype != right.dtype or len(data) != len(right.data):
                 continue
             if self.is_close(asked, root, replace(right, data=data), right):
-                return Misplaced(one.node, one.kernel, shown[0].node, shown[0].kernel)
+                return result.Misplaced(one.node, one.kernel, shown[0].node, shown[0].kernel)
         return None
 
-    def check_held(self, graph: ComparedGraph) -> list[OutputCheck]:
+    def check_held(self, graph: ComparedGraph) -> list[result.OutputCheck]:
         """Compares the buffers of the snippet that it assigns to, and the buffers that changed without an assign."""
-        checks: list[OutputCheck] = []
+        checks: list[result.OutputCheck] = []
         kept = graph.values.evaluate([held.slot for held in self.evidence.held])
         for number, (held, right) in enumerate(zip(self.evidence.held, kept, strict=True)):
             is_whole = held.part_of is None
@@ -311,24 +288,16 @@ class ScheduleChecker:
                 checks.append(check)
         return checks
 
-    def check_buffer(self, graph: ComparedGraph, held: HeldBuffer, number: int, right: Array) -> OutputCheck:
+    def check_buffer(self, graph: ComparedGraph, held: HeldBuffer, number: int, right: Array) -> result.OutputCheck:
         got = Array(b"".join(map(self.read, held.blobs)), right.dtype, right.shape)
         writer, meant = self.evidence.find_written(held.launch), held.meant
         comparison, stale = self.compare(graph, held.slot, got, right), None
         if meant is not None and comparison.status == "wrong":
             stale = _stale_reader(meant)
-        return OutputCheck(
-            number=number if held.part_of is None else held.part_of,
-            shape=right.shape,
-            dtype=right.dtype,
-            comparison=comparison,
-            of=held.kind,
-            is_written=held.is_written,
-            writer=writer and writer.kernel,
-            writer_node=writer and writer.node,
-            stale=stale,
-            line=held.line,
-        )
+        number = number if held.part_of is None else held.part_of
+        check = result.OutputCheck(number=number, shape=right.shape, dtype=right.dtype, comparison=comparison)
+        check = replace(check, of=held.kind, is_written=held.is_written, stale=stale, line=held.line)
+        return replace(check, writer=writer and writer.kernel, writer_node=writer and writer.node)
 
 
 def _repeat(array: Array, copies: int) -> Array:
@@ -336,23 +305,23 @@ def _repeat(array: Array, copies: int) -> Array:
     return array if copies < 2 else Array(array.data * copies, array.dtype, (copies, *array.shape))
 
 
-def expected_outputs(evidence: Evidence, read: ReadContents) -> tuple[ExpectedOutput, ...]:
+def expected_outputs(evidence: Evidence, read: ReadContents) -> tuple[result.ExpectedOutput, ...]:
     """Returns what each output of a failed schedule should hold, as far as it is known."""
     if "asked" not in evidence.graphs:
         return ()
     values = ReferenceValues(evidence.graphs["asked"], read)
-    found: list[ExpectedOutput] = []
+    found: list[result.ExpectedOutput] = []
     for number, array in enumerate(values.evaluate(values.roots)):
         if not isinstance(array, str):
             first = tuple(map(make_plain, decode(array)[:_SHOWN]))
-            found.append(ExpectedOutput(number, array.shape, array.dtype, first))
+            found.append(result.ExpectedOutput(number, array.shape, array.dtype, first))
     return tuple(found)
 
 
 # *** a buffer of the snippet that is read before or after a write
 
 
-def find_stale_value(evidence: Evidence, values: ReferenceValues, root: int, is_got: IsGot) -> StaleValue | None:
+def find_stale_value(evidence: Evidence, values: ReferenceValues, root: int, is_got: IsGot) -> result.StaleValue | None:
     """Returns which memory was read at the wrong time, if that explains the wrong output with the slot `root`."""
     graph = values.graph
     reached = graph.reach([root])
@@ -362,19 +331,19 @@ def find_stale_value(evidence: Evidence, values: ReferenceValues, root: int, is_
         looks = [slot for slot in states if graph.find_view(slot).base == memory]
         with contextlib.suppress(Unknown):
             if memory in reached and is_got(values.replace(_values_after(values, memory, write, looks))):
-                return StaleValue(_number_of(evidence, memory), is_late=True)
+                return result.StaleValue(_number_of(evidence, memory), is_late=True)
         if not looks:
             continue
         with contextlib.suppress(Unknown):
             # the nodes that look at the memory show what it held before the write
             before = values.evaluate_all([graph.nodes[slot].src[0] for slot in looks])
             if is_got(values.replace(dict(zip(looks, before, strict=True)))):
-                return StaleValue(_number_of(evidence, memory), is_late=False, kind="early reader")
+                return result.StaleValue(_number_of(evidence, memory), is_late=False, kind="early reader")
     return None
 
 
-def _stale_reader(meant: Meant) -> StaleValue:
-    return StaleValue(None, True, "stale reader", meant.lines, meant.is_draw)
+def _stale_reader(meant: Meant) -> result.StaleValue:
+    return result.StaleValue(None, True, "stale reader", meant.lines, meant.is_draw)
 
 
 def _written_once(graph: OpGraph, shown: int) -> Iterator[tuple[int, int]]:

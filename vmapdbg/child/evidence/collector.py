@@ -18,16 +18,8 @@ from vmapdbg.child.evidence.replays import ReplayWatcher
 from vmapdbg.child.evidence.tensor_calls import TensorCalls
 from vmapdbg.child.failures.diagnose import read_nodes
 from vmapdbg.child.failures.endless import EndlessRewrite
+from vmapdbg.child.listen import launches
 from vmapdbg.child.listen.guard import watching
-from vmapdbg.child.listen.launches import (
-    PlannedLaunch,
-    list_written,
-    watch_captures,
-    watch_launches,
-    watch_replacements,
-    watch_replays,
-    watch_schedules,
-)
 from vmapdbg.child.listen.recorder import Recorder
 from vmapdbg.child.listen.releases import is_complete
 from vmapdbg.child.listen.user_lines import find_user_line
@@ -60,12 +52,12 @@ class Collector:
             with self.recorder.leaving_out("gradients"):
                 self.gradients.watch(tensor_module)
         with self.recorder.leaving_out("the buffers between kernels"), watching(_PART) as changes:
-            watch_schedules(changes, tensor_module, self.on_schedule)
-            watch_launches(changes, tensor_module, self)
+            launches.watch_schedules(changes, tensor_module, self.on_schedule)
+            launches.watch_launches(changes, tensor_module, self)
         with self.recorder.leaving_out("replays by TinyJit"), watching(_PART) as changes:
-            watch_replays(changes, self.replays.on_call, self.replays.on_replay, self.replays.on_prepare)
-            watch_captures(changes, self.on_capture)
-            watch_replacements(changes, tensor_module, self.on_replace)
+            launches.watch_replays(changes, self.replays.on_call, self.replays.on_replay, self.replays.on_prepare)
+            launches.watch_captures(changes, self.on_capture)
+            launches.watch_replacements(changes, tensor_module, self.on_replace)
 
     def close(self) -> None:
         """Writes what is only known at the end of the snippet."""
@@ -128,7 +120,7 @@ class Collector:
     def on_capture(self, keep: Callable[..., Any], tiny: Any, linear: UOp, variables: Any) -> Any:
         if self.call is not None:
             # not the LINEAR itself: what a JitCall knows goes when the LINEAR goes
-            self.call.captured = list_written(linear)
+            self.call.captured = launches.list_written(linear)
         return keep(tiny, linear, variables)
 
     def on_replace(self, apply: Callable[..., Any], replaced: Any, *arguments: Any, **options: Any) -> Any:
@@ -138,7 +130,7 @@ class Collector:
         with self.order.writes.replacing(replaced):
             return apply(replaced, *arguments, **options)
 
-    def begins(self, steps: Sequence[PlannedLaunch]) -> None:
+    def begins(self, steps: Sequence[launches.PlannedLaunch]) -> None:
         if self.call is not None:
             schedules = self.recorder.schedules
             self.call.launches.begin(steps, schedules[-1].passed if schedules else None)

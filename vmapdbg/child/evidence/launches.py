@@ -17,16 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from vmapdbg.child.capture.view import list_nodes
-from vmapdbg.child.evidence.evidence import (
-    BlobsFull,
-    Evidence,
-    EvidenceFolder,
-    KernelRun,
-    PlannedArguments,
-    Version,
-    WrittenBuffer,
-    list_parts,
-)
+from vmapdbg.child.evidence import evidence
 from vmapdbg.child.evidence.filling import fill
 from vmapdbg.child.evidence.packer import CannotPack, Packer, is_device
 from vmapdbg.child.evidence.tensor_calls import live_tensors
@@ -39,7 +30,7 @@ from vmapdbg.model.ops import STORES
 from vmapdbg.reference.graph import DEVICES
 
 UOp = Any
-_DEVICES = KernelRun(refused="it is launched on several devices at once")
+_DEVICES = evidence.KernelRun(refused="it is launched on several devices at once")
 
 MOST_OPS = 50_000  # a longer linear program is not kept
 
@@ -60,20 +51,20 @@ class KeptWrite:
 class PartOfMemory:
     """What a part of memory is known to have held, in order (`is_known`: the last of it now), and its last writer."""
 
-    versions: list[Version] = field(default_factory=list[Version])
+    versions: list[evidence.Version] = field(default_factory=list[evidence.Version])
     is_known: bool = False
     writer: int | None = None
 
     def note(self, name: str, launch: int | None = None) -> None:
         """Notes its contents now, and the launch that wrote them."""
-        self.versions.append(Version(name, launch))
+        self.versions.append(evidence.Version(name, launch))
         self.is_known = True
 
 
 class LiveTensors:
     """The Tensors outside of the graph of a schedule that is about to run."""
 
-    def __init__(self, folder: EvidenceFolder, used: Container[UOp]):
+    def __init__(self, folder: evidence.EvidenceFolder, used: Container[UOp]):
         self.folder = folder
         # buffer that has its memory -> Tensors, each with its BUFFER
         self._by_base: WeakKeyDictionary[Any, list[tuple[ref[Any], ref[Any]]]] = WeakKeyDictionary()
@@ -83,7 +74,7 @@ class LiveTensors:
             memory = tensor.uop.base
             if memory.op.name != "BUFFER" or memory in used or not memory.is_realized:
                 continue
-            for one in list_parts(memory.buffer):
+            for one in evidence.list_parts(memory.buffer):
                 self._by_base.setdefault(one.base, []).append((ref(tensor), ref(memory)))
 
     def _list_held(self, base: Any) -> Iterator[UOp]:
@@ -96,7 +87,7 @@ class LiveTensors:
     def list_overlapping(self, buffer: Any) -> Iterator[UOp]:
         """Yields the BUFFERs of Tensors that have a part of the memory of a buffer."""
         for memory in self._list_held(buffer.base):
-            parts = [_bytes_of(one) for one in list_parts(memory.buffer) if one.base is buffer.base]
+            parts = [_bytes_of(one) for one in evidence.list_parts(memory.buffer) if one.base is buffer.base]
             if any(_do_overlap(_bytes_of(buffer), part) for part in parts):
                 yield memory
 
@@ -135,7 +126,7 @@ class LaunchKeeper:
     """Keeps the launches of one schedule. `is_full`: there was no room for everything. With `holds` it keeps the
     buffers that they write alive, in `outputs`. `failed` is the launch that raised."""
 
-    def __init__(self, folder: EvidenceFolder):
+    def __init__(self, folder: evidence.EvidenceFolder):
         self.folder = folder
         self.steps: Sequence[PlannedLaunch] = ()
         self.written: dict[int, KeptWrite] = {}
@@ -147,7 +138,7 @@ class LaunchKeeper:
         # launch -> for each argument its memory, and the number of the version that it held (None: no contents)
         self._read: dict[int, list[tuple[PartOfMemory, int | None]]] = {}
         # launch -> the output that the schedule has for it, and what its arguments held, if it got others
-        self._planned: dict[int, tuple[Any, PlannedArguments]] = {}
+        self._planned: dict[int, tuple[Any, evidence.PlannedArguments]] = {}
         self._first: set[int] = set()  # launches that are the first to write to their output
         self.is_reordered = False  # whether kernels ran in another order than the schedule's
         # buffer that has its memory -> (first byte, end) of parts of it; it keeps no memory alive
@@ -163,7 +154,7 @@ class LaunchKeeper:
     def note_inputs(self, inputs: Iterable[tuple[Any, Sequence[str]]]) -> None:
         """Notes the contents of buffers before anything runs."""
         for buffer, names in inputs:
-            for one, name in zip(list_parts(buffer), names, strict=True):
+            for one, name in zip(evidence.list_parts(buffer), names, strict=True):
                 self._find_part(one).note(name)
 
     def before(self, index: int, buffers: Sequence[Any]) -> None:
@@ -178,7 +169,7 @@ class LaunchKeeper:
                 self._fill_shared(index, buffers)
                 self._read[index] = list(map(self._keep, buffers))
                 self._keep_planned(index, buffers)
-        except BlobsFull:
+        except evidence.BlobsFull:
             self.is_full = True
 
     def begin(self, steps: Sequence[PlannedLaunch], passed: PassRecord | None) -> None:
@@ -212,7 +203,7 @@ class LaunchKeeper:
         pairs = enumerate(zip(planned, buffers, strict=True))
         if others := [number for number, (one, other) in pairs if not _is_same(one, other)]:
             names = tuple(self._name(*self._keep(one)) for one in planned)
-            self._planned[index] = planned[0], PlannedArguments(names, tuple(others))
+            self._planned[index] = planned[0], evidence.PlannedArguments(names, tuple(others))
 
     def _name(self, part: PartOfMemory, version: int | None) -> str | None:
         return None if version is None else part.versions[version].name
@@ -241,10 +232,10 @@ class LaunchKeeper:
             return  # the next launch writes it, too: steps of an OUTER range
         # what the schedule's output holds, if the launch got another
         output, _ = self._planned.get(index, (buffers[0], None))
-        written = list_parts(output)
+        written = evidence.list_parts(output)
         try:
             names = self.folder.keep_all(output)
-        except BlobsFull:
+        except evidence.BlobsFull:
             self.is_full = True
             return
         for one, name in zip(written, names, strict=True):
@@ -254,7 +245,7 @@ class LaunchKeeper:
 
     def find_writer(self, buffer: Any) -> int | None:
         """Returns the last launch that wrote to memory of a buffer, None if no launch is known."""
-        parts = itertools.chain.from_iterable(map(self._find_overlapping, list_parts(buffer)))
+        parts = itertools.chain.from_iterable(map(self._find_overlapping, evidence.list_parts(buffer)))
         return max((part.writer for part in parts if part.writer is not None), default=None)
 
     def _list_written(self, index: int, buffers: Sequence[Any]) -> Iterator[Any]:
@@ -263,7 +254,7 @@ class LaunchKeeper:
             written = list_stored(ast)
         for number in written:
             if number < len(buffers):
-                yield from list_parts(buffers[number])
+                yield from evidence.list_parts(buffers[number])
 
     def group(self, passes: Sequence[PassRecord | None]) -> list[tuple[int, ...]] | None:
         """Returns for each kernel of the first pass the numbers of its launches: one, or one for each device of its
@@ -293,7 +284,7 @@ class LaunchKeeper:
         return [tuple(itertools.islice(numbers, size)) for size in sizes]
 
     def pack_buffers(
-        self, evidence: Evidence, passed: PassRecord, groups: Sequence[tuple[int, ...]], packer: Packer
+        self, target: evidence.Evidence, passed: PassRecord, groups: Sequence[tuple[int, ...]], packer: Packer
     ) -> None:
         """Adds the buffers of a pass, their kernels and the graph of their values, by the launches of each kernel."""
         ids = {u: number for number, u in enumerate(list_nodes(passed))}
@@ -307,9 +298,9 @@ class LaunchKeeper:
                 continue  # it comes after a call of a function, which is in its graph
             packer.graph.roots.append(root)
             node, kept = ids[kernel.node], self.written[launches[0]]
-            closed, stored = find_closed(passed, kernel, kept.size)
-            written = WrittenBuffer(node, numbers[number], closed, stored, kept.dtype, kept.size, "", is_memory)
-            parts: list[WrittenBuffer] = []
+            ranges = find_closed(passed, kernel, kept.size)
+            written = evidence.WrittenBuffer(node, numbers[number], *ranges, kept.dtype, kept.size, "", is_memory)
+            parts: list[evidence.WrittenBuffer] = []
             for launch in launches:
                 names, run = self.written[launch].names, _DEVICES
                 if len(names) == 1:
@@ -317,32 +308,32 @@ class LaunchKeeper:
                 parts += (replace(written, blob=name, run=run, launch=launch) for name in names)
             if len(parts) > 1:
                 parts = [self._join_parts(parts)]
-            evidence.buffers += parts
-        evidence.graphs["passed"], evidence.is_reordered = packer.graph, self.is_reordered
-        evidence.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
-        evidence.range_names[DEVICES] = "device"
+            target.buffers += parts
+        target.graphs["passed"], target.is_reordered = packer.graph, self.is_reordered
+        target.range_names |= {r.arg[0]: r.render(simplify=False) for r in passed.scope_ranges}
+        target.range_names[DEVICES] = "device"
 
-    def _join_parts(self, parts: Sequence[WrittenBuffer]) -> WrittenBuffer:
+    def _join_parts(self, parts: Sequence[evidence.WrittenBuffer]) -> evidence.WrittenBuffer:
         """Joins a buffer on several devices, the devices as the first axis. Raises BlobsFull."""
         first = parts[0]
         data = b"".join(self.folder.read_data(part.blob) for part in parts)
         stored = ((DEVICES, len(parts)), *first.stored)
-        run = KernelRun(refused="it is on several devices")
+        run = evidence.KernelRun(refused="it is on several devices")
         blob = self.folder.keep_data(data)
         return replace(first, stored=stored, size=first.size * len(parts), blob=blob, run=run, parts=tuple(parts))
 
-    def _pack_run(self, index: int) -> KernelRun:
+    def _pack_run(self, index: int) -> evidence.KernelRun:
         """Returns the run of a launch."""
         step, read = self.steps[index], self._read.get(index)
         if step.ast.op.name != "SINK":
-            return KernelRun(refused="it is a copy")
+            return evidence.KernelRun(refused="it is a copy")
         if step.is_repeated:
-            return KernelRun(refused="it is launched once for each step of a loop")
+            return evidence.KernelRun(refused="it is launched once for each step of a loop")
         if read is None:
-            return KernelRun(refused="what it reads was not kept")
+            return evidence.KernelRun(refused="what it reads was not kept")
         kernel, refused = self._keep_program(tuple(step.ast.toposort()), step.variables, "it")
         linear, linear_refused = self._keep_program(self._programs[index], step.variables, "its linear program")
-        return KernelRun(
+        return evidence.KernelRun(
             kernel=kernel,
             arguments=tuple(self._name(part, version) for part, version in read),
             refused=refused,
@@ -366,7 +357,7 @@ class LaunchKeeper:
             if numbers not in known:
                 known[numbers] = keep_program(uops, variables)
             return self.folder.keep_data(known[numbers]), None
-        except BlobsFull:
+        except evidence.BlobsFull:
             return None, f"there was no room for {what}"
         except Exception as error:  # an op of the snippet's own, which no other process knows
             return None, f"{what} cannot be kept: {type(error).__name__}: {error}"

@@ -15,18 +15,10 @@ from vmapdbg.child.evidence.program_order import PendingTensor, ProgramOrder
 from vmapdbg.child.evidence.tensor_calls import ChosenPart, Parts, find_shown, list_awaited, live_tensors
 from vmapdbg.child.failures.diagnose import KnownNodes, diagnose
 from vmapdbg.child.failures.endless import EndlessRewrite
+from vmapdbg.child.listen import releases
 from vmapdbg.child.listen.guard import leave_out
 from vmapdbg.child.listen.launches import runs_captured_now
 from vmapdbg.child.listen.records import PassRecord, number_kernels
-from vmapdbg.child.listen.releases import (
-    SHARDED,
-    buffer_under,
-    device_of,
-    find_assigned,
-    find_inputs,
-    find_under,
-    memory_of,
-)
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.install.overlay import is_installed
 from vmapdbg.model.account import Left
@@ -86,7 +78,7 @@ class RealizeCall:
         self.parts = parts
         is_later = runs_captured_now()  # what is captured is compared in replays
         if not is_later:
-            self.assigned = find_assigned(self.roots, nodes)
+            self.assigned = releases.find_assigned(self.roots, nodes)
             self.evidence.asked = {"outputs": len(self.roots), "buffers": len(self.assigned)}
         reason = _why_no_values(nodes) or self._start([u for u in nodes if u not in unwritten], is_later)
         if is_later or reason is not None:
@@ -160,7 +152,7 @@ class RealizeCall:
     def note_made(self, replaced: Mapping[UOp, UOp]) -> None:
         """Notes the BUFFERs that tinygrad puts in the place of values, for the replays."""
         for value, view in replaced.items():
-            held = find_under(view, {"RESHAPE", "AFTER"})
+            held = releases.find_under(view, {"RESHAPE", "AFTER"})
             # 0.12 also replaces what comes after a kernel
             if held.op.name == "BUFFER" and held not in self.inputs and value.op.name != "AFTER":
                 self.made.setdefault(held, value)
@@ -233,7 +225,7 @@ class RealizeCall:
                 if is_written is False and slot is not None:
                     # no output needs the write if it is pending, or if nothing can read the buffer, because in 0.12 a
                     # second assign has given its Tensor other memory: then the buffer should be as before
-                    shown = {buffer_under(tensor.uop) for tensor in live_tensors()}
+                    shown = {releases.buffer_under(tensor.uop) for tensor in live_tensors()}
                     right = right if buffer in shown - list_awaited() else slot
                 self.held[buffer] = HeldBuffer(right, now, "assigned", is_written)
             elif slot is not None and buffer not in touched and (now := self.folder.keep_all(buffer.buffer)) != before:
@@ -244,7 +236,7 @@ class RealizeCall:
         if (several := len(self.assigned - assigned.keys() - others)) > 0:
             self.evidence.left.append(Left("buffers", several, "several writes change it, or a write to a copy of it"))
         for write, part in self.parts.items():
-            self._keep_part(buffer_under(write.src[0]), part, self.packer)
+            self._keep_part(releases.buffer_under(write.src[0]), part, self.packer)
         for tensor, slot, meant in self.others:
             memory = find_shown(tensor())
             if memory is not None and memory.is_realized:
@@ -262,7 +254,7 @@ class RealizeCall:
         """Keeps what Tensors hold that waited for a write. Returns their BUFFERs, if the graph had the writes."""
         found: set[UOp] = set()
         for one in self.pending:
-            memory, is_asked = find_shown(one.tensor(), SHARDED), packer.slots.get(one.graph) is not None
+            memory, is_asked = find_shown(one.tensor(), releases.SHARDED), packer.slots.get(one.graph) is not None
             # what is compared already, or means another graph
             is_left_out = one.memory in self.held if is_asked else not one.is_meant
             if memory is None or one.memory not in self.inputs or is_left_out:
@@ -303,7 +295,7 @@ class RealizeCall:
         if passed is None or self.scheduled is None or groups is None:
             return
         self.is_first = len(passes) > 1
-        inputs = find_inputs(self.scheduled, passed.toposort)
+        inputs = releases.find_inputs(self.scheduled, passed.toposort)
         variables = self.variables | find_argument_sizes(self.scheduled)
         packer = Packer(lambda u: self.inputs.get(inputs.get(u)), variables)
         self.launches.pack_buffers(self.evidence, passed, groups, packer)
@@ -337,13 +329,15 @@ class RealizeCall:
 
     def list_made(self) -> list[UOp]:
         """Returns the BUFFERs that the kernels of a captured call write, if they run later (0.13 on)."""
-        made = map(memory_of, self.captured or ())
+        made = map(releases.memory_of, self.captured or ())
         return [u for u in made if u.op.name == "BUFFER"]
 
     def keep_views(self, memory: set[UOp] | None) -> None:
         """Notes the outputs of a captured call. `memory` has the BUFFERs of its replays, None if they are the same."""
         views = self._find_views()
-        self.views = [u if u is not None and (memory is None or memory_of(u) in memory) else None for u in views]
+        self.views = [
+            u if u is not None and (memory is None or releases.memory_of(u) in memory) else None for u in views
+        ]
 
 
 def has_memory(u: UOp) -> bool:
@@ -354,7 +348,7 @@ def has_memory(u: UOp) -> bool:
 def _why_no_values(nodes: Iterable[UOp]) -> str | None:
     for u in nodes:
         if u.op.name in {"DEVICE", "BUFFER", "COPY"}:  # 0.14 has no DEVICE
-            device = u.arg if u.op.name == "DEVICE" else device_of(u) or ()
+            device = u.arg if u.op.name == "DEVICE" else releases.device_of(u) or ()
             for name in (device,) if isinstance(device, str) else device:
                 if (reason := _NO_VALUES.get(name.split(":")[0])) is not None:
                     return reason

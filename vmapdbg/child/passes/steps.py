@@ -94,14 +94,8 @@ def find_difference(expected: RangedArray, got: RangedArray, dtype: str, terms: 
     is_wrong = ~find_close(right, left, tolerance) & ~undefined
     if not is_wrong.any():
         return None
-    first = int(np.flatnonzero(is_wrong)[0])
-    return Difference(
-        index=find_index(first, shape),
-        got=make_plain(right.reshape(-1)[first]),
-        expected=make_plain(left.reshape(-1)[first]),
-        wrong=int(is_wrong.sum()),
-        total=is_wrong.size,
-    )
+    first = find_index(int(np.flatnonzero(is_wrong)[0]), shape)
+    return Difference(first, make_plain(right[first]), make_plain(left[first]), int(is_wrong.sum()), is_wrong.size)
 
 
 class StepFinder:
@@ -126,24 +120,11 @@ class StepFinder:
         if found is None:
             return None
         kind, old, new, difference = found
-        node = nodes.find(old)
-        if node is None:
-            node = nodes.find(new)
+        node = next((known for known in map(nodes.find, (old, new)) if known is not None), None)
         rule = find_rule_of(self.run, old, new) if kind == "rule" else None
         ranges, extra = map(self._render_ranges, self.comparer.found_ranges)
-        return WrongRewrite(
-            kind=kind,
-            before=describe_uop(old),
-            after=describe_uop(new),
-            rule=rule,
-            difference=difference,
-            ranges=ranges,
-            extra=extra,
-            node=node,
-            line=None,
-            tried=self.tried,
-            skipped=self.skipped,
-        )
+        sides, counts = (describe_uop(old), describe_uop(new)), (self.tried, self.skipped)
+        return WrongRewrite(kind, *sides, rule, difference, ranges, node, None, *counts, extra)
 
     def _render_ranges(self, names: Sequence[int]) -> tuple[str, ...]:
         found = map(self.packer.find_range, names)
