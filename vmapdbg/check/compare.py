@@ -83,8 +83,7 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Seq
         spread = np.fmax(moved[offsets], np.fmax(_find_median(moved), share * np.abs(exact)))
         luck = np.where(np.isfinite(right), np.abs(right - exact), 0)
         allowed = _LUCK * (luck + spread) + found.tolerance.relative * np.abs(exact)
-        # what is smaller than any number of the dtype is zero
-        allowed += SMALLEST.get(expected.dtype, 0.0)
+        allowed += SMALLEST.get(expected.dtype, 0.0)  # what is smaller than any number of the dtype is zero
         is_beyond = np.abs(left - exact) > allowed
     is_finite = np.isfinite(exact) & np.isfinite(left)
     again = describe(ours, theirs, expected.shape, offsets[is_beyond | ~is_finite], found.tolerance)

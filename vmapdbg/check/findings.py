@@ -194,8 +194,7 @@ def _name_reason(left: Left) -> str:
     """Returns a reason without the numbers of a single case: `replays of it by TinyJit: ...`."""
     sentence = left.reason
     if left.what in ("replays", "elements"):
-        # not `1 replay`
-        sentence = replace(left, count=2, number=None).sentence[2:]
+        sentence = replace(left, count=2, number=None).sentence[2:]  # not `1 replay`
     return _shorten(sentence)
 
 

@@ -150,13 +150,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {  # op -> its function on arrays of 
     # an integer has no negative power
     "pow": _if_defined(np.power, lambda x, y: (y < 0) & (x.dtype.kind != "f"), 0),
     "neg": lambda x: ~x if x.dtype.kind == "b" else np.negative(x),
-    "sqrt": np.sqrt,
-    "sin": np.sin,
-    "exp2": np.exp2,
+    **{name: getattr(np, name) for name in ("sqrt", "sin", "exp2", "reciprocal", "trunc", "where")},
     "log2": _logarithm,
-    "reciprocal": np.reciprocal,
-    "trunc": np.trunc,
-    "where": np.where,
     "mulacc": lambda x, y, z: x * y + z,
     "threefry": threefry,
 }

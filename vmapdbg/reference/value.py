@@ -45,12 +45,8 @@ class RangedArray:
 
     def move(self, view: Callable[..., Numbers], *arguments: Any, ranges: tuple[int, ...] | None = None) -> RangedArray:
         """Applies an array function that only moves elements. `ranges` are the step ranges of the result."""
-        if ranges is None:
-            ranges = self.ranges
-        moved = view(self.numbers, *arguments)
-        if self.undefined is None:
-            return RangedArray(moved, ranges)
-        return RangedArray(moved, ranges, view(self.undefined, *arguments))
+        undefined = None if self.undefined is None else view(self.undefined, *arguments)
+        return RangedArray(view(self.numbers, *arguments), self.ranges if ranges is None else ranges, undefined)
 
     def mark(self, undefined: Mask | None) -> RangedArray:
         """Returns the value with more undefined elements."""

@@ -14,20 +14,11 @@ from vmapdbg.values.tolerance import FLOAT_BITS, ITEMSIZE, Tolerance
 
 Numbers = NDArray[Any]
 
-NUMPY_DTYPES = {  # dtype -> numpy's dtype, if numpy has it
-    "bool": np.bool_,
-    "char": np.int8,
-    "uchar": np.uint8,
-    "short": np.int16,
-    "ushort": np.uint16,
-    "int": np.int32,
-    "uint": np.uint32,
-    "long": np.int64,
-    "ulong": np.uint64,
-    "half": np.float16,
-    "float": np.float32,
-    "double": np.float64,
-}
+# dtype -> numpy's dtype, if numpy has it
+NUMPY_DTYPES: dict[str, type[np.generic]] = {"bool": np.bool_}
+NUMPY_DTYPES |= {"char": np.int8, "short": np.int16, "int": np.int32, "long": np.int64}
+NUMPY_DTYPES |= {"uchar": np.uint8, "ushort": np.uint16, "uint": np.uint32, "ulong": np.uint64}
+NUMPY_DTYPES |= {"half": np.float16, "float": np.float32, "double": np.float64}
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from vmapdbg.child.program.programs import load_program
 from vmapdbg.child.program.uops import is_variable, loop_name
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import Unknown
-from vmapdbg.values.numbers import Array, decode, encode, find_close, view_elements
+from vmapdbg.values.numbers import Array, Numbers, decode, encode, find_close, view_elements
 from vmapdbg.values.tolerance import ITEMSIZE, Tolerance
 
 MOST_COMPUTED = 4096  # how many of the wrong elements are computed
@@ -62,6 +62,13 @@ class WrongBuffer:
         marked[decode(self.align(np.arange(self.buffer.size, dtype=np.int64).tobytes(), "long"))[chosen]] = True
         return marked
 
+    def put_in(self, held: Numbers, dtype: str, wanted: Flags) -> tuple[Numbers, Flags]:
+        """Returns the right value with the `wanted` elements that the buffer held, and where these are: what was not
+        computed is not compared. Raises Unknown."""
+        found = decode(self.align(encode(held, dtype).data, self.right.dtype))
+        is_wanted = decode(self.align(wanted.tobytes(), "bool"))
+        return np.where(is_wanted, found, decode(self.right)).reshape(self.right.shape), is_wanted
+
 
 def find_fault(evidence: Evidence, wrong: WrongBuffer) -> KernelFault:
     """Returns who made a wrong buffer."""
@@ -88,15 +95,6 @@ def _find_maker(evidence: Evidence, wrong: WrongBuffer) -> KernelFault:
 
 
 # *** contents of a buffer
-
-
-@contextlib.contextmanager
-def _numpy_refusals() -> Iterator[None]:
-    """Raises Unknown if numpy refuses a malformed kernel or program."""
-    try:
-        yield
-    except (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError) as error:
-        raise Unknown(f"the reference failed: {type(error).__name__}: {error}") from error
 
 
 def read_arguments(dtypes: Mapping[int, str], names: Sequence[str | None], wrong: WrongBuffer) -> dict[int, Array]:
@@ -162,7 +160,7 @@ def _run(
     """Runs a kernel that was kept with the name `program`, on the contents `names` of its arguments, with `changed`
     values of variables. Returns None if the wrong elements are right then; else whether they are wrong in the same way.
     Raises Unknown."""
-    with _numpy_refusals():
+    try:
         uops, variables = load_program(wrong.read(program))
         variables = {**variables, **changed}
         dtypes = _find_dtypes(uops)
@@ -172,10 +170,10 @@ def _run(
         if is_linear:
             run.text = uops
         held = run.run_strictly(uops[-1], 0, wanted)
-        found = decode(wrong.align(encode(held, dtypes[0]).data, wrong.right.dtype))
-    is_computed = decode(wrong.align(wanted.tobytes(), "bool"))
-    # what was not computed is not compared
-    computed = np.where(is_computed, found, decode(wrong.right)).reshape(wrong.right.shape)
+        computed, is_computed = wrong.put_in(held, dtypes[0], wanted)
+    except (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError) as error:
+        # numpy refuses a malformed kernel or program
+        raise Unknown(f"the reference failed: {type(error).__name__}: {error}") from error
     if wrong.compare(encode(computed, wrong.right.dtype)).status != "wrong":
         return None
     return bool((np.asarray(find_close(decode(wrong.got), computed.ravel(), wrong.tolerance)) | ~is_computed).all())
@@ -213,9 +211,8 @@ def _find_scheduled_fault(evidence: Evidence, wrong: WrongBuffer, kernel: str) -
         is_same = False
     if is_same is None:
         return None
-    if not is_same:
-        return KernelFault("scheduler", is_same=False)
-    return KernelFault("scheduler", is_same=True, stale=_find_stale_reads(evidence, wrong, kernel))
+    stale = _find_stale_reads(evidence, wrong, kernel) if is_same else ()
+    return KernelFault("scheduler", is_same=is_same, stale=stale)
 
 
 def _find_wrong_launch(evidence: Evidence, wrong: WrongBuffer, kernel: str) -> KernelFault | None:

@@ -27,14 +27,8 @@ UNEXPECTED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 SAME = SAME_VALUE - {"COPY"}
 # ops that the reference has, too, without an `arg`
-_PLAIN = {
-    **dict.fromkeys(SAME, "same"),
-    "CONTIGUOUS": "copy",
-    "CAST": "cast",
-    "BITCAST": "bitcast",
-    "RESHAPE": "reshape",
-    "EXPAND": "expand",
-}
+_PLAIN = {op: op.lower() for op in ("CAST", "BITCAST", "RESHAPE", "EXPAND")}
+_PLAIN |= {**dict.fromkeys(SAME, "same"), "CONTIGUOUS": "copy"}
 _MATCHED = {"STACK": "stack", **{op: function.name for op, function in ARITHMETIC.items()}}  # operands of one dtype
 # numbers with the dtype of the other operand; indices, which no kernel computes in a smaller dtype
 DTYPES = {"index": "long", "weakint": "long", "weakfloat": "double", "weakbool": "bool"}
@@ -296,25 +290,17 @@ class Packer:
 
     def _cast(self, slot: int, dtype: str) -> int:
         node = self.graph.nodes[slot]
-        if node.dtype == dtype:
-            return slot
-        return self.graph.add(OpNode("cast", dtype, node.shape, (slot,)))
+        return slot if node.dtype == dtype else self.graph.add(OpNode("cast", dtype, node.shape, (slot,)))
 
     def _reshape(self, slot: int, shape: tuple[int, ...]) -> int:
         node = self.graph.nodes[slot]
-        if node.shape == shape:
-            return slot
-        return self.graph.add(OpNode("reshape", node.dtype, shape, (slot,)))
+        return slot if node.shape == shape else self.graph.add(OpNode("reshape", node.dtype, shape, (slot,)))
 
     def _make_const(self, u: UOp, src: tuple[int, ...]) -> int:
         dtype = self._name_dtype(u)
         if str(u.arg) == "Invalid":  # it converts to bool, but not to a number
             raise CannotPack("a value that is not defined (Invalid) is in its graph")
-        kind: type = int
-        if dtype == "bool":
-            kind = bool
-        elif is_float(dtype):
-            kind = float
+        kind = {"bool": bool}.get(dtype, float if is_float(dtype) else int)
         try:
             number = kind(u.arg)
         except (TypeError, ValueError):
@@ -372,8 +358,7 @@ class Packer:
         return self.graph.add(OpNode("store", target.dtype, target.shape, (src[0], self._cast(src[1], target.dtype))))
 
     def _make_after(self, u: UOp, src: tuple[int, ...]) -> int:
-        unknown = {self.graph.nodes[s].op for s in src[1:]} - {"store", "assign", "after"}
-        if unknown:
+        if {self.graph.nodes[s].op for s in src[1:]} - {"store", "assign", "after"}:
             raise CannotPack("a custom kernel is in its graph")
         return self._add("after", u, src)
 

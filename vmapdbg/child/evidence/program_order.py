@@ -291,8 +291,7 @@ class ProgramOrder:
                 continue
             writes = _list_waiting(tensor)
             if writes and len(writes) == len(waiting) and any(origin.is_done for origin in waiting):
-                # 0.12 leaves out writes that no output depends on
-                self.set(tensor, meaning)
+                self.set(tensor, meaning)  # 0.12 leaves out writes that no output depends on
                 for origin in waiting:
                     origin.is_done = False
             waiting = [origin for origin in waiting if not origin.is_done]

@@ -26,7 +26,7 @@ from vmapdbg.model.wording import first_line
 from vmapdbg.reference.arithmetic import load
 from vmapdbg.reference.graph import Unknown
 from vmapdbg.reference.value import RangedArray
-from vmapdbg.values.numbers import Numbers, decode, encode
+from vmapdbg.values.numbers import Numbers, encode
 
 UOp = Any
 LINEAR = "the linear program"
@@ -100,9 +100,8 @@ class KernelFollower:
                     rewrite = self._find_rewrite(run)
             judged = run.after
         status: dict[str, result.PassStatus] = {"compiler": "right", "codegen": "wrong"}
-        linear = result.PassValue(
-            LINEAR, None, status.get(fault.made_by, "unknown"), None, fault.reason, kind="codegen"
-        )
+        made = status.get(fault.made_by, "unknown")
+        linear = result.PassValue(LINEAR, None, made, reason=fault.reason, kind="codegen")
         is_wrong = any(row.status == "wrong" for row in rows)
         return CodegenPath([*rows, linear], rewrite, reason, self._try_optimizations() if is_wrong else ())
 
@@ -128,20 +127,14 @@ class KernelFollower:
         """Returns the row of a stage: how it computes the elements that are wrong."""
         try:
             held = self._open().run_stores(sink, 0, self.wanted)
-            found = self._compare(held).difference
+            numbers, _ = self.wrong.put_in(held, self.dtype, self.wanted)
+            found = self.wrong.compare(encode(numbers, self.wrong.right.dtype)).difference
         except (Unknown, *UNEXPECTED) as error:
             return result.PassValue(name, place, "unknown", reason=str(error), kind="codegen")
         return result.PassValue(name, place, "right" if found is None else "wrong", found, kind="codegen")
 
     def _open(self) -> Interpreter:
         return Interpreter(self.contents, self.launch.variables)
-
-    def _compare(self, held: Numbers) -> result.Comparison:
-        right = decode(self.wrong.right)
-        found = decode(self.wrong.align(encode(held, self.dtype).data, self.wrong.right.dtype))
-        is_asked = decode(self.wrong.align(self.wanted.tobytes(), "bool"))
-        numbers = np.where(is_asked, found, right).reshape(self.wrong.right.shape)
-        return self.wrong.compare(encode(numbers, self.wrong.right.dtype))
 
     # *** the first rewrite of a wrong pass
 

@@ -50,18 +50,15 @@ class ScheduleFollower:
         self.watch_lowering = collector.watch_lowering
         self._end = time.monotonic() + MOST_SECONDS_IN_ALL
         self.chains = choose_chains(one)
-        # until 0.12 the scheduler replaces the BUFFERs of the snippet
-        self._before: dict[UOp, UOp] = {}
+        self._before: dict[UOp, UOp] = {}  # until 0.12 the scheduler replaces the BUFFERs of the snippet
         if one.scheduled.op.name != "CALL":
             self._before = find_inputs(one.scheduled, [])
         inputs = one.call.inputs
         variables = one.call.variables | find_argument_sizes(one.scheduled)
         self.packer = LoopPacker(lambda u: inputs.get(self._snippet_buffer_of(u)) or None, variables)
         self.comparer = ValueComparer(self.packer.graph, self.folder.read_data)
-        # how the real results compare
-        self.checks: list[result.OutputCheck] = []
-        # the outputs in the graph before the first pass
-        self.outputs: dict[int, UOp] = {}
+        self.checks: list[result.OutputCheck] = []  # how the real results compare
+        self.outputs: dict[int, UOp] = {}  # the outputs in the graph before the first pass
         self.followed: list[PassRun] = []
         self.order: OrderedKernels | None = None
         self.order_refused = "the order of the kernels was not seen"

@@ -64,8 +64,7 @@ def _follow_tags(runs: Sequence[PassRun]) -> None:
         tag = find_base(u).tag
         if isinstance(tag, tuple) and tag:
             tags[number] = tag[0]
-    # number of the output at each place of the root, for graphs without tags
-    order: list[int | None] = []
+    order: list[int | None] = []  # number of the output at each place of the root, for graphs without tags
     for run in runs:
         found: dict[int, UOp] = {}
         for u in run.after.src:

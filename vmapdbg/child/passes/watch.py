@@ -83,13 +83,10 @@ class FollowingCollector(Collector):
     def __init__(self, folder: Path, recorder: Recorder, with_gradients: bool = False):
         super().__init__(folder, recorder, with_gradients)
         self.followed: list[FollowedCall] = []
-        # of the current call
-        self.chains: list[Chain] = []
+        self.chains: list[Chain] = []  # of the current call
         self.created: list[list[Launch]] = []
-        # the passes of the kernel that is lowered again
-        self._lowering: list[PassRun] | None = None
-        # id of a RewriteContext -> the pass that it belongs to
-        self._runs: dict[int, PassRun] = {}
+        self._lowering: list[PassRun] | None = None  # the passes of the kernel that is lowered again
+        self._runs: dict[int, PassRun] = {}  # id of a RewriteContext -> the pass that it belongs to
 
     def watch(self, tensor_module: ModuleType) -> None:
         from tinygrad.uop import ops
