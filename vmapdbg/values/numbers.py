@@ -14,11 +14,11 @@ from vmapdbg.values.tolerance import FLOAT_BITS, ITEMSIZE, Tolerance
 
 Numbers = NDArray[Any]
 
+_SIGNED = {"char": np.int8, "short": np.int16, "int": np.int32, "long": np.int64}
+_UNSIGNED = {"uchar": np.uint8, "ushort": np.uint16, "uint": np.uint32, "ulong": np.uint64}
+_FLOATS = {"half": np.float16, "float": np.float32, "double": np.float64}
 # dtype -> numpy's dtype, if numpy has it
-NUMPY_DTYPES: dict[str, type[np.generic]] = {"bool": np.bool_}
-NUMPY_DTYPES |= {"char": np.int8, "short": np.int16, "int": np.int32, "long": np.int64}
-NUMPY_DTYPES |= {"uchar": np.uint8, "ushort": np.uint16, "uint": np.uint32, "ulong": np.uint64}
-NUMPY_DTYPES |= {"half": np.float16, "float": np.float32, "double": np.float64}
+NUMPY_DTYPES: dict[str, type[np.generic]] = {"bool": np.bool_, **_SIGNED, **_UNSIGNED, **_FLOATS}
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ ITEMSIZE = {  # dtype -> bytes of an element
     **dict.fromkeys(("int", "uint", "float"), 4),
     **dict.fromkeys(("long", "ulong", "double"), 8),
 }
+_FP8_BITS = {"fp8e4m3": (4, 3), "fp8e5m2": (5, 2)}
 # float dtype -> bits of the exponent and of the mantissa
-FLOAT_BITS = {"double": (11, 52), "float": (8, 23), "half": (5, 10), "bfloat16": (8, 7)}
-FLOAT_BITS |= {"fp8e4m3": (4, 3), "fp8e5m2": (5, 2)}
+FLOAT_BITS = {"double": (11, 52), "float": (8, 23), "half": (5, 10), "bfloat16": (8, 7), **_FP8_BITS}
 EPSILON = {name: 2.0**-mantissa for name, (_, mantissa) in FLOAT_BITS.items()}
 """dtype -> distance from 1 to the next larger number."""
 NARROW = frozenset({"half", "bfloat16", "fp8e4m3", "fp8e5m2"})  # floats smaller than a float

@@ -110,9 +110,8 @@ class ScheduleChecker:
         if self.inexact:
             found, reason = self.take(number_faults.find_lost_digits, graph.graph, self.read, self.inexact)
             digits = number_faults.count_digits(max(self.inexact.values()))
-            numbers.append(
-                result.NumberFault("lost-digits", len(self.inexact), digits=digits, reason=reason) if reason else found
-            )
+            unknown = result.NumberFault("lost-digits", len(self.inexact), digits=digits, reason=reason)
+            numbers.append(unknown if reason else found)
         return numbers
 
     def check_values(self, asked: OpGraph) -> list[result.OutputCheck]:

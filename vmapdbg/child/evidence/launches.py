@@ -333,16 +333,10 @@ class LaunchKeeper:
             return evidence.KernelRun(refused="what it reads was not kept")
         kernel, refused = self._keep_program(tuple(step.ast.toposort()), step.variables, "it")
         linear, linear_refused = self._keep_program(self._programs[index], step.variables, "its linear program")
-        return evidence.KernelRun(
-            kernel=kernel,
-            arguments=tuple(self._name(part, version) for part, version in read),
-            refused=refused,
-            linear=linear,
-            linear_refused=linear_refused,
-            versions=tuple(tuple(part.versions) for part, _ in read),
-            held=tuple(version for _, version in read),
-            planned=self._planned[index][1] if index in self._planned else None,
-        )
+        names = tuple(self._name(part, version) for part, version in read)
+        versions, held = tuple(tuple(part.versions) for part, _ in read), tuple(version for _, version in read)
+        _, planned = self._planned.get(index, (None, None))
+        return evidence.KernelRun(kernel, names, refused, linear, linear_refused, versions, held, planned)
 
     def _keep_program(
         self, uops: Sequence[UOp], variables: Mapping[str, int], what: str

@@ -334,10 +334,9 @@ class RealizeCall:
 
     def keep_views(self, memory: set[UOp] | None) -> None:
         """Notes the outputs of a captured call. `memory` has the BUFFERs of its replays, None if they are the same."""
-        views = self._find_views()
-        self.views = [
-            u if u is not None and (memory is None or releases.memory_of(u) in memory) else None for u in views
-        ]
+        self.views = self._find_views()
+        if memory is not None:
+            self.views = [u if u is not None and releases.memory_of(u) in memory else None for u in self.views]
 
 
 def has_memory(u: UOp) -> bool:

@@ -189,9 +189,8 @@ def _find_difference(old: UOp, new: UOp, left: Rows, right: Rows) -> result.Diff
     """Returns how two UOps differ: pointers by the elements that they address. Raises Unknown."""
     if is_pointer(old) and is_pointer(new):
         width = max(lanes_of(old), lanes_of(new))
-        (before, is_before), (after, is_after) = (
-            rows.find_elements(u, width, 1 << 60) for u, rows in ((old, left), (new, right))
-        )
+        before, is_before = left.find_elements(old, width, 1 << 60)
+        after, is_after = right.find_elements(new, width, 1 << 60)
         sides = RangedArray(np.where(is_before, before, -1)), RangedArray(np.where(is_after, after, -1))
         return find_difference(*sides, "long", 1)
     if dtype_of(old) != dtype_of(new) or lanes_of(old) != lanes_of(new):

@@ -177,9 +177,8 @@ class OrderedKernels:
                 continue
             variables = {**packer.sizes.variables, **launch.variables}
             for number in list_stored(launch.ast):
-                self.held[launch.buffers[number]] = packer.add_launch(
-                    launch.ast, variables, number, slots[number], slots
-                )
+                made = packer.add_launch(launch.ast, variables, number, slots[number], slots)
+                self.held[launch.buffers[number]] = made
 
     def find_slot(self, u: UOp, is_memory: bool) -> int:
         """Returns the slot of an output after the last launch, or of all that its buffer holds. Raises CannotPack."""
