@@ -36,8 +36,7 @@ def watch_allocations() -> None:
 def _on_allocate(allocate: Callable[..., Any], buffer: Any, *args: Any, **options: Any) -> Any:
     made = allocate(buffer, *args, **options)
     # a view has the memory of its base, and memory with options is somebody else's, or must be zero
-    is_plain = buffer.base is buffer and buffer.options is None and not args and not options
-    if is_plain:
+    if buffer.base is buffer and buffer.options is None and not args and not options:
         fill(buffer)
     return made
 

@@ -164,18 +164,17 @@ class LoopPacker(Packer):
         if buffer not in buffers:
             raise CannotPack("a kernel does not get the buffer that is looked at after it")
         slots = tuple(self.slots[find_base(one)] for one in arguments)
-        held = self.graph.nodes[memory]
-        if ast.op.name == "COPY":
-            return self.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
         return self.add_launch(ast, self.sizes.variables, buffers.index(buffer), memory, slots)
 
     def add_launch(
         self, ast: UOp, variables: Mapping[str, int], number: int, memory: int, slots: tuple[int, ...]
     ) -> int:
         """Adds what argument `number` of a kernel holds after it ran, in the shape of `memory`, from `slots` before."""
+        held = self.graph.nodes[memory]
+        if ast.op.name == "COPY":
+            return self.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
         if ast.op.name != "SINK":
             raise CannotPack(f"the reference does not know a kernel that is {ast.op.name}")
-        held = self.graph.nodes[memory]
         arg = partial(run_kernel, ast, number, variables), frozenset(list_stored(ast))
         return self.graph.add(OpNode("launch", held.dtype, held.shape, slots, arg))
 

@@ -17,7 +17,6 @@ from vmapdbg.child.passes.steps import describe_uop, find_rule_of
 from vmapdbg.child.passes.watch import Chain, FollowedCall, PassRun
 from vmapdbg.child.program.linear_reader import list_stored
 from vmapdbg.model.ops import RESHAPING, STAGE_OPS
-from vmapdbg.reference.graph import OpNode
 
 UOp = Any
 _BELOW_TARGET = RESHAPING | {"BITCAST", "INDEX", "AFTER"}
@@ -171,12 +170,8 @@ class OrderedKernels:
         self.held: dict[UOp, int] = {}
         for launch in created:
             slots = tuple(map(self._find_held, launch.buffers))
-            if launch.ast.op.name == "COPY":
-                held = packer.graph.nodes[slots[0]]
-                self.held[launch.buffers[0]] = packer.graph.add(OpNode("copy", held.dtype, held.shape, slots[1:2]))
-                continue
             variables = {**packer.sizes.variables, **launch.variables}
-            for number in list_stored(launch.ast):
+            for number in [0] if launch.ast.op.name == "COPY" else list_stored(launch.ast):
                 made = packer.add_launch(launch.ast, variables, number, slots[number], slots)
                 self.held[launch.buffers[number]] = made
 

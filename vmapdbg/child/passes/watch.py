@@ -25,7 +25,6 @@ SCHEDULERS = frozenset({"transform_to_call", "get_kernel_graph", "get_rangeify_m
 """The functions of tinygrad's that take a graph through passes."""
 _REWRITES = frozenset({"unified_rewrite", "walk_rewrite"})
 _DECIDES = "decide"  # the function of the overlay that decides in a pass what is stored (`tinygrad/schedule/_parts.py`)
-_NAMELESS = "a rewrite without a name"
 _SHARDED = frozenset({"MULTI", "UNSHARD", "MSTACK", "MSELECT", "ALLREDUCE"})
 
 
@@ -155,7 +154,7 @@ class FollowingCollector(Collector):
     def _keep(self, runs: list[PassRun], rewrite: Callable[..., UOp], context: Any, root: UOp) -> UOp:
         """Runs a pass and adds it to `runs`; a pass that raises is left out."""
         name, place = find_rewrite_at(sys._getframe(2))
-        run = self._runs[id(context)] = PassRun(name or _NAMELESS, place, root, context)
+        run = self._runs[id(context)] = PassRun(name or "a rewrite without a name", place, root, context)
         try:
             run.after = rewrite(context, root)
         finally:
