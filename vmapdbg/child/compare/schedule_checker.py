@@ -27,8 +27,6 @@ from vmapdbg.values.numbers import Array, decode, make_plain
 from vmapdbg.values.tolerance import is_float
 
 _Found = TypeVar("_Found")
-_SAME = ("schedule", "line", "asked", "failed", "failed_node", "replay", "crash", "is_sharded")
-_SAME_LISTS = ("left", "lost", "cut", "unwritten")  # as _SAME: what a check has of the evidence, by the same name
 _SHOWN = 8  # how many elements of an expected output are reported
 _MOST_BUFFERS = 16  # how many buffers of one schedule are tried as memory that is read at the wrong time
 
@@ -72,18 +70,27 @@ class ScheduleChecker:
         failed_kernel = evidence.failed_kernel
         if failed_kernel is None and evidence.crash is not None:
             failed_kernel = evidence.crash.kernel
-        same: dict[str, Any] = {name: getattr(evidence, name) for name in _SAME}
-        same |= {name: tuple(getattr(evidence, name)) for name in _SAME_LISTS}
         return result.ScheduleCheck(
+            schedule=evidence.schedule,
+            line=evidence.line,
             outputs=tuple(outputs),
             buffers=tuple(buffers),
             unchecked=tuple(dict.fromkeys(one.sentence for one in self.left)),
             evaluations=sum(values.evaluations for graph in self.graphs for values in graph.opened),
+            asked=evidence.asked,
+            left=tuple(self.left),
+            failed=evidence.failed,
             failed_kernel=failed_kernel,
+            failed_node=evidence.failed_node,
+            replay=evidence.replay,
+            crash=evidence.crash,
             expected=expected,
+            lost=tuple(evidence.lost),
+            cut=tuple(evidence.cut),
+            unwritten=tuple(evidence.unwritten),
+            is_sharded=evidence.is_sharded,
             gradients=tuple(filter(None, gradients)),
             numbers=tuple(filter(None, numbers)),
-            **same,
         )
 
     def place(self, output: result.OutputCheck) -> result.OutputCheck:
