@@ -87,8 +87,7 @@ def bisect(
       vmapdbg bisect train.py --reduce -o small.py --tinygrad 0.14.0
       vmapdbg bisect softmax.py --commits v0.13.0..master --by "3 kernels"
       vmapdbg bisect train.py --commits v0.13.0..master --by memory
-      vmapdbg bisect softmax.py --decisions --tinygrad 0.14.0
-    """
+      vmapdbg bisect softmax.py --decisions --tinygrad 0.14.0"""
     of_commits = span is not None
     refused = {
         "-o is the file for --reduce": output is not None and not with_snippet,

@@ -48,8 +48,7 @@ def check(snippet: str | None, as_json: bool, strict: bool, gradients: bool, giv
     Examples:
       vmapdbg check samples/lost_range.py
       vmapdbg check samples/lost_range.py --patches all,-ambient-ranges
-      vmapdbg check samples/softmax.py --json
-    """
+      vmapdbg check samples/softmax.py --json"""
     capture, report, ended = check_job(replace(jobs.make_job(snippet, given), gradients=gradients))
     from vmapdbg.page.check_sentences import make_findings
 

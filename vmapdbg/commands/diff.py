@@ -71,8 +71,7 @@ def diff(
       vmapdbg diff model.py --tinygrad 0.14.0 --baseline=0.13.0
       vmapdbg diff model.py --baseline=@master
       vmapdbg diff before.json after.json --line model.py:12
-      vmapdbg diff before_dir after_dir --exit-code
-    """
+      vmapdbg diff before_dir after_dir --exit-code"""
     # `--baseline snippet.py` means `snippet.py --baseline`
     if baseline is not None and baseline.endswith(".py"):
         inputs, baseline = (baseline, *inputs), None

@@ -46,8 +46,7 @@ def graph(
     Examples:
       vmapdbg graph -o out.svg
       vmapdbg graph samples/lost_range.py -o kernels.svg --stage kernels
-      vmapdbg graph -o change.svg --diff --around 48 --depth 3
-    """
+      vmapdbg graph -o change.svg --diff --around 48 --depth 3"""
     from vmapdbg.page.graph.write import ENDINGS, find_format, write_graph
 
     check_target(output, snippet, ENDINGS)

@@ -51,8 +51,7 @@ def issue(
     \b
     Examples:
       vmapdbg issue wrong.py -o issue.md --tinygrad 0.14.0
-      vmapdbg issue wrong.py --tinygrad ../tinygrad --commits v0.13.0..master
-    """
+      vmapdbg issue wrong.py --tinygrad ../tinygrad --commits v0.13.0..master"""
     check_target(output, snippet)
     job = jobs.make_job(snippet, given)
     if given.patches is None and job.patches is not None:

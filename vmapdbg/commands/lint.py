@@ -152,8 +152,7 @@ def lint(
       vmapdbg lint samples/lost_range.py --patches all,-ambient-ranges
       vmapdbg lint model.py train.py --target metal --select VD101,VD102
       vmapdbg lint capture.json --format sarif --output-file lint.sarif
-      vmapdbg lint --explain VD101
-    """
+      vmapdbg lint --explain VD101"""
     if explain is not None:
         print_explained(explain)
         return

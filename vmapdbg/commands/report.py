@@ -35,8 +35,7 @@ def report(snippet: str | None, output: Path, given: options.JobOptions) -> None
     Examples:
       vmapdbg report samples/lost_range.py -o report.html
       vmapdbg report train.py -o report.html --time --memory -- --steps 1
-      vmapdbg report after.json -o report.html
-    """
+      vmapdbg report after.json -o report.html"""
     check_target(output, snippet, ENDINGS)
     capture = jobs.load_or_run(snippet, given)
     from vmapdbg.page.view import View

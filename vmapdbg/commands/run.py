@@ -71,8 +71,7 @@ def run(
       vmapdbg run --patches all,-close-ranges -m pytest -n 2 test_schedule.py
       vmapdbg run --lint train.py --steps 1
       vmapdbg run --save before -m pytest -n 2 test_ops.py   # then vmapdbg diff before after
-      vmapdbg run --check -m pytest -n 2 test_ops.py
-    """
+      vmapdbg run --check -m pytest -n 2 test_ops.py"""
     linting = with_lint or lint_output is not None
     kinds = {"--lint": linting, "--save": save is not None, "--check": with_check}
     if sum(kinds.values()) > 1:

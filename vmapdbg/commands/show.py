@@ -68,8 +68,7 @@ def show(
       vmapdbg show after.json --kernel r_32_64_4
       vmapdbg show train.py --time --beam 2 --kernel backward
       vmapdbg show train.py --optimizations
-      vmapdbg show after.json --line train.py:12 --only kernels,source
-    """
+      vmapdbg show after.json --line train.py:12 --only kernels,source"""
     if snippet is None and given.code is None:
         raise click.UsageError("Missing argument 'SNIPPET'")
     check_files(snippet, save, output, given)

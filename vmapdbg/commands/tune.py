@@ -40,8 +40,7 @@ def tune(snippet: str | None, by: str, budget: float, write: bool, as_json: bool
     Examples:
       vmapdbg tune samples/rotary.py --tinygrad 0.14.0
       vmapdbg tune train.py --budget 300 --write -- --steps 5
-      vmapdbg tune train.py --by memory
-    """
+      vmapdbg tune train.py --by memory"""
     job = jobs.make_job(snippet, given)
     if write and job.typed:
         raise Failure("--write changes a file, and this code was typed")

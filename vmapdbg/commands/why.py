@@ -62,8 +62,7 @@ def why(
       vmapdbg why samples/ffn_overfusion.py:19
       vmapdbg why
       vmapdbg why 48 --value
-      vmapdbg why --value samples/lost_range.py --patches all,-ambient-ranges,-fuse-broadcast
-    """
+      vmapdbg why --value samples/lost_range.py --patches all,-ambient-ranges,-fuse-broadcast"""
     if (as_json or strict) and not value:
         raise click.UsageError(f"{'--json' if as_json else '--strict'} is for --value")
     if snippet is None and subject is not None and (subject == "-" or subject.endswith((".py", ".json"))):

@@ -6,8 +6,7 @@ file of the same name, loaded as `tinygrad_overlay.*`, so it never hides the ins
 `tinygrad_overlay._patching` makes the changes; it works without the overlay, too: `load_patching`.
 
 `VMAPDBG_PATCHES` is read once. `child_environment` makes a Python process and its workers install the overlay at their
-start, by the `sitecustomize` in `install/bootstrap`: they all import this module, so it imports little.
-"""
+start, by the `sitecustomize` in `install/bootstrap`: they all import this module, so it imports little."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@
 A cache entry (a release from the package index, a commit of a checkout by `git archive`) is complete or absent. Each
 copy is made in a temporary folder next to the entry, and renamed when it is complete. If two processes make the same
 entry at the same time, both use the copy that was renamed first. The installer compares a release with the hash in the
-package index; an entry whose files no longer have the sizes that they were fetched with (`SIZES`) is refused.
-"""
+package index; an entry whose files no longer have the sizes that they were fetched with (`SIZES`) is refused."""
 
 from __future__ import annotations
 

@@ -41,8 +41,7 @@ class GraphNode:
     `id` is the id in the SVG: `node7` is node 7 of the capture, `bufferize7` its BUFFERIZE, `kernel0` a kernel.
     `kind` chooses the shape. `lines` are the label, title first. `members` are the ids of the capture's nodes that it
     shows. `scope` is the id of its cluster. `alert` draws it in red. `realized` fills it. `weight` from 0 to 1 shades
-    it by its share of the work.
-    """
+    it by its share of the work."""
 
     id: str
     kind: str
