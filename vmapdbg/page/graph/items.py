@@ -174,11 +174,8 @@ def collect_items(pair: DrawnPair) -> list[Item]:
     items: list[Item] = []
     for node in after.schedule.nodes:
         twin = before.index.node(twins.get(node.id))
-        if twin is None:
-            items.append(_make_item(after, node, ADDED, order, keys))
-        else:
-            item = _make_item(after, node, COMMON, order, keys)
-            items.append(replace(item, before=twin, buffers=_join_buffers(pair, twin, node)))
+        item = _make_item(after, node, ADDED if twin is None else COMMON, order, keys)
+        items.append(item if twin is None else replace(item, before=twin, buffers=_join_buffers(pair, twin, node)))
     gone = (node for node in before.schedule.nodes if node.id not in pair.nodes)
     items += (_make_item(before, node, REMOVED, order, old_keys) for node in gone)
     # each side is sorted, but removed items read items of the other side
@@ -344,9 +341,8 @@ class Folding:
             sources = [source for item in group.items for source in item.src]
             group.constants = list(dict.fromkeys(self._values[key] for key in sources if key in self._values))
         # readers may read any item of index arithmetic, but only the last item of another group
-        return sorted(
-            groups.values(), key=lambda group: order[(group.items[0] if group.kind == "index" else group.last).key]
-        )
+        read = {group.key: group.items[0] if group.kind == "index" else group.last for group in groups.values()}
+        return sorted(groups.values(), key=lambda group: order[read[group.key].key])
 
 
 def _is_free(item: Item, detail: int = 0) -> bool:

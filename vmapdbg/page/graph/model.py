@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
@@ -110,6 +110,11 @@ class Graph:
         """Whether its nodes are the rows of a table."""
         return bool(self.nodes) and all(node.kind in ("row", "row-head") for node in self.nodes)
 
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The ends of each edge: tail and head."""
+        return [(edge.tail, edge.head) for edge in self.edges]
+
     def count_drawn(self) -> int:
         """Returns how many nodes show nodes of the capture (or kernels and buffers)."""
         not_counted = _NOT_COUNTED.get(self.stage, frozenset())
@@ -119,20 +124,22 @@ class Graph:
 # *** rows
 
 
-def connect_nodes(graph: Graph) -> tuple[dict[str, dict[str, None]], dict[str, dict[str, None]]]:
-    """Returns what each node reads, and what reads each node: `tails` and `heads`, in the order of the edges."""
-    tails: dict[str, dict[str, None]] = {node.id: {} for node in graph.nodes}
-    heads: dict[str, dict[str, None]] = {node.id: {} for node in graph.nodes}
-    for edge in graph.edges:
-        if edge.tail != edge.head:
-            tails[edge.head][edge.tail] = None
-            heads[edge.tail][edge.head] = None
+Links = dict[str, dict[str, None]]
+
+
+def connect_nodes(names: Collection[str], pairs: Iterable[tuple[str, str]]) -> tuple[Links, Links]:
+    """Returns what each node reads, and what reads each: `tails` and `heads`, in the order of the (tail, head)."""
+    tails, heads = ({name: dict[str, None]() for name in names} for _ in range(2))
+    for tail, head in pairs:
+        if tail != head:
+            tails[head][tail] = None
+            heads[tail][head] = None
     return tails, heads
 
 
 def measure_ranks(graph: Graph) -> dict[str, int]:
     """Returns the row of each node: every edge points down, and a node is as far down as its readers allow."""
-    tails, heads = connect_nodes(graph)
+    tails, heads = connect_nodes([node.id for node in graph.nodes], graph.pairs)
     order = sort_names(tails, heads)
     highest, lowest = dict[str, int](), dict[str, int]()
     for name in order:
@@ -142,7 +149,7 @@ def measure_ranks(graph: Graph) -> dict[str, int]:
     return lowest
 
 
-def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collection[str]]) -> list[str]:
+def sort_names(tails: Links, heads: Links) -> list[str]:
     """Returns the names of nodes, sources first, else in their order: `tails` are what each reads."""
     names = list(tails)
     place = {name: number for number, name in enumerate(names)}
@@ -165,11 +172,8 @@ def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collect
 def measure_steps(graph: Graph, centre: Iterable[str]) -> dict[str, int]:
     """Returns how many edges each connected node is from `centre`, either way, near nodes first. A step to a BUFFERIZE
     does not count. In a table, the next row is one step away."""
-    pairs = [(edge.tail, edge.head) for edge in graph.edges]
-    if graph.is_table:
-        pairs = list(pairwise(node.id for node in graph.nodes[1:]))
     near: dict[str, list[str]] = defaultdict(list)
-    for tail, head in pairs:
+    for tail, head in pairwise(node.id for node in graph.nodes[1:]) if graph.is_table else graph.pairs:
         near[tail].append(head)
         near[head].append(tail)
     free = {node.id for node in graph.nodes if node.kind in BUFFERIZES}
