@@ -19,8 +19,7 @@ _BY = f"{_DISTINGUISHED}; with --commits also {', '.join(MEASURES)}."
 
 def read_kind(text: str) -> str:
     """Returns a kind of outcome, a measure, or a count: `12 kernels` means 12 or any other count. Raises ValueError."""
-    kind = " ".join(text.split())
-    known = (*KINDS, *MEASURES)
+    kind, known = " ".join(text.split()), (*KINDS, *MEASURES)
     if kind not in known and KERNEL_COUNT.fullmatch(kind) is None:
         raise ValueError(f"{kind!r} is none of {', '.join(known)} and no count such as '12 kernels'")
     return kind
@@ -97,9 +96,8 @@ def bisect(
         "--reduce is for patches: with --commits there is nothing to reduce": of_commits and with_snippet,
         "--commits runs each commit as it is, without patches": of_commits and given.patches,
     }
-    for message, is_given in refused.items():
-        if is_given:
-            raise Failure(message)
+    if message := next((message for message, is_given in refused.items() if is_given), None):
+        raise Failure(message)
     check_target(output, snippet)
     from vmapdbg.commands import bisect_searches as searches
     from vmapdbg.page.text.bisect import print_decisions, print_history

@@ -58,10 +58,8 @@ def graph(
     else:
         capture = jobs.load_or_run(snippet, given)
     of_node, node = around or (None, None)
-    schedule = schedule if of_node is None else of_node
-    notes = write_graph(
-        capture, output, stage=stage, schedule=schedule, around=node, depth=depth, other=other, fold=fold
-    )
+    number = schedule if of_node is None else of_node
+    notes = write_graph(capture, output, stage=stage, schedule=number, around=node, depth=depth, other=other, fold=fold)
     for note in (*notes, f"wrote {output}"):
         console.say(note)
     console.end_after(capture)

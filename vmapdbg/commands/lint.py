@@ -81,9 +81,8 @@ def print_documents(linted: Sequence[Linted]) -> None:
 
     documents: list[LintDocument] = []
     for one in linted:
-        account, findings = account_of_linted(one.capture), one.capture.findings
-        made = make_document(LintDocument, one.capture, findings=findings, ignored=one.ignored, account=account)
-        documents.append(made)
+        body = {"findings": one.capture.findings, "account": account_of_linted(one.capture), "ignored": one.ignored}
+        documents.append(make_document(LintDocument, one.capture, **body))
     if len(documents) == 1:
         console.print_json(documents[0])
     else:

@@ -89,8 +89,7 @@ def run(
     plain = jobs.apply_settings(Job(program[0], program[1:], tree=tree or "", python=python or ""))
     job = jobs.apply_options(plain, options.JobOptions(target, patches))
     job = jobs.choose_tinygrad(job, patches)
-    # execvpe drops what is still in the buffer
-    sys.stdout.flush()
+    sys.stdout.flush()  # execvpe drops what is still in the buffer
     if save is not None:
         sys.exit(run_and_save(job, save))
     if with_check:

@@ -105,9 +105,8 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
     if as_json:
         from vmapdbg.page.documents import ValueDocument, make_document
 
-        schedules, stopped = report.schedules, report.stopped
-        document = make_document(ValueDocument, capture, schedules=schedules, stopped=stopped, account=account)
-        console.print_json(document)
+        shown = {"schedules": report.schedules, "stopped": report.stopped, "account": account}
+        console.print_json(make_document(ValueDocument, capture, **shown))
     elif capture.schedules:
         from vmapdbg.page.text.why import print_value_paths
 
@@ -143,11 +142,10 @@ def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule
     wanted: dict[int, set[int]] = {}
     for found in explain(capture, subject, schedule):
         nodes = wanted.setdefault(found.schedule, set())
-        kernels = capture.schedules[found.schedule].kernels
         if found.node is not None:
             nodes.add(found.node)
         elif found.kernel is not None:
-            nodes.update(kernels[found.kernel].outputs)
+            nodes.update(capture.schedules[found.schedule].kernels[found.kernel].outputs)
     paths: list[SchedulePath] = []
     for path in report.schedules:
         index = index_of(capture.schedules[path.schedule])

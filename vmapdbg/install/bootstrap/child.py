@@ -22,8 +22,7 @@ def main() -> None:
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except StoreError:
-        # the tool says so
-        sys.exit(UNWRITTEN)
+        sys.exit(UNWRITTEN)  # the tool says so
 
 
 if __name__ == "__main__":
