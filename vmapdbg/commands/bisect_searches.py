@@ -207,9 +207,8 @@ def search_history(job: Job, span: str, kind: str) -> documents.History:
         try:
             outcomes, step = search_commits(line, trials.name_outcomes, trials.width)
         except ValueError as end:
-            commit = str(end)
-            ended = describe_end(trials.runs[commit])
-            raise Failure(f"{commit[:12]} is an end of {span}, and cannot be run: {ended}") from None
+            ended = describe_end(trials.runs[str(end)])
+            raise Failure(f"{str(end)[:12]} is an end of {span}, and cannot be run: {ended}") from None
         suspects, changes = list[str](), None
         if step is not None and (measured is None or measured.differ(*step)):
             suspects = line[line.index(step[0]) + 1 : line.index(step[1]) + 1]

@@ -92,8 +92,7 @@ def diff(
         else:
             print_part(view, part, output)
         console.end_after(view.after, names_status=False)
-        is_empty = view.diff.is_empty
-        account = view.diff.account
+        is_empty, account = view.diff.is_empty, view.diff.account
         if strict and (account is None or not account.is_balanced):
             sys.exit(1)
     if exit_code and not is_empty:

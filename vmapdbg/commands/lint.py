@@ -189,18 +189,16 @@ def find_subject(
 ) -> Subject:
     """Returns what to lint in a file; None is the snippet of the last show. Raises Failure."""
     what: Job | Capture
-    before = None
     if jobs.is_saved(name):
         what = jobs.load_saved(name, given)
-        if baseline is not None:
-            if not jobs.is_saved(baseline):
-                raise Failure("a saved capture needs a saved baseline: --baseline FILE.json")
-            before = load_capture(baseline)
+        if baseline is not None and not jobs.is_saved(baseline):
+            raise Failure("a saved capture needs a saved baseline: --baseline FILE.json")
+        before = None if baseline is None else load_capture(baseline)
         if any(kernel.accesses is None for kernel in what.kernels):
             missing = "has no facts about memory: VD101, VD105 and VD106 find nothing"
             console.say(f"{name} was made by an older vmapdbg and {missing}")
     else:
-        what = jobs.make_job(name, given)
+        what, before = jobs.make_job(name, given), None
         name = what.snippet
     codes = find_settings(name).choose_codes(select, ignore)
     if not codes:

@@ -222,11 +222,9 @@ def run_and_check(job: Job, as_json: bool, strict: bool) -> int:
 
 def read_found(root: Path, compared: str, died: bool, status: int = 0) -> ProgramCheck:
     """Returns what was found. What is left was not compared: the comparing process `died`, or the run was stopped."""
-    left, rest = len(os.listdir(root / "ready")), UNKNOWN
+    left, rest = len(os.listdir(root / "ready")), "the program did not end well" if status else UNKNOWN
     if left:
         rest = f"it was not compared: {'the comparing process died' if died else 'the run was stopped'}"
-    elif status:
-        rest = "the program did not end well"
     checks = (build_data(CheckedSchedule, data) for data in read_lines(compared))
     found = sum_up(checks, read_counts(root), rest)
     return replace(found, status=status, unchecked={**found.unchecked, **({rest: left} if left else {})})

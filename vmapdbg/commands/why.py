@@ -131,8 +131,7 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
     if isinstance(ended, ChildDied):
         console.say(str(ended))
     data = json.loads(text)
-    capture = finish_capture(build_capture(data["capture"], job.snippet))
-    return capture, build_data(ValueReport, data["report"])
+    return finish_capture(build_capture(data["capture"], job.snippet)), build_data(ValueReport, data["report"])
 
 
 def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule: int | None) -> ValueReport:

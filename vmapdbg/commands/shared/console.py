@@ -92,8 +92,7 @@ def exit_code_of(capture: Capture) -> int:
 
 
 def _take_option(context: click.Context, option: click.Parameter, value: Any) -> None:
-    # None does not reset it: the option may be given before the subcommand
-    if value is not None:
+    if value is not None:  # None does not reset it: the option may be given before the subcommand
         context.meta[f"vmapdbg.{option.name}"] = value
 
 

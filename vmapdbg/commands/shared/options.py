@@ -67,8 +67,7 @@ def names(noun: str, known: Collection[str], convert_name: Callable[[str], str] 
 
 
 def _read_node(text: str) -> tuple[int | None, int]:
-    match = re.fullmatch(r"(?:(\d+)/)?(\d+)", text)
-    if match is None:
+    if (match := re.fullmatch(r"(?:(\d+)/)?(\d+)", text)) is None:
         raise ValueError(f"{text!r} is not the number of a node, such as 36, or 55/36 of schedule 55")
     return None if match[1] is None else int(match[1]), int(match[2])
 
@@ -163,8 +162,7 @@ class SnippetCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
             end = args.index("--")
-            ctx.meta[_ARGUMENTS] = tuple(args[end + 1 :])
-            args = args[:end]
+            ctx.meta[_ARGUMENTS], args = tuple(args[end + 1 :]), args[:end]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

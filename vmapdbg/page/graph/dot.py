@@ -260,8 +260,7 @@ def check_format(kind: str) -> None:
 def draw_dots(sources: Sequence[str], kind: str, seconds: float) -> list[bytes]:
     """Returns a picture of each DOT source. Raises TooSlow after `seconds` (with `dot`, for each), or GraphError."""
     check_format(kind)
-    dot = shutil.which("dot")
-    if dot is not None:
+    if (dot := shutil.which("dot")) is not None:
         return [_run([dot, f"-T{kind}"], source, seconds) for source in sources]
     # one process for all: its start takes longer than a small graph
     return [svg.encode("utf-8") for svg in json.loads(_run(_WASI, json.dumps(sources), seconds))]

@@ -226,8 +226,7 @@ class _Tree:
             if len(members[tail]) == len(members[head]) == 1:
                 key = (*key, edge.label)
             elif key in edges:
-                # several edges of a box become one without a label
-                moved = replace(moved, label="", tooltip="")
+                moved = replace(moved, label="", tooltip="")  # several edges of a box become one without a label
             # a buffer that comes in and is in the box of its first reader is not from there
             if tail != head and (self.owner[edge.tail] in self.tails[self.owner[edge.head]] or edge.tail == tail):
                 edges[key] = moved

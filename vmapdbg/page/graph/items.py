@@ -185,8 +185,7 @@ def collect_items(pair: DrawnPair) -> list[Item]:
         stack = [item]
         while stack:
             top = stack[-1]
-            missing = [known[key] for key in top.src if key not in done]
-            if missing:
+            if missing := [known[key] for key in top.src if key not in done]:
                 stack += missing
             else:
                 done.setdefault(stack.pop().key, top)
@@ -230,11 +229,10 @@ def _scope_of(drawn: DrawnSchedule, node: Node) -> tuple[str, ...]:
 def _order_scopes(drawn: DrawnSchedule) -> dict[str, int]:
     """How many ranges are around each vmap range: the ranges that a VMAPOUT keeps are around the ranges it ends."""
     around: dict[str, set[str]] = {name: set() for name in sorted(drawn.index.vmap_names)}
-    for node in drawn.schedule.nodes:
-        if node.op == "VMAPOUT":
-            kept = set(drawn.index.ambient_of(node.id))
-            for name in set(_scope_of(drawn, node)) - kept:
-                around.setdefault(name, set()).update(kept)
+    for node in (node for node in drawn.schedule.nodes if node.op == "VMAPOUT"):
+        kept = set(drawn.index.ambient_of(node.id))
+        for name in set(_scope_of(drawn, node)) - kept:
+            around.setdefault(name, set()).update(kept)
     return {name: len(outer) for name, outer in around.items()}
 
 
@@ -274,8 +272,7 @@ class Folding:
         self._fold_constants()
         self._join_index()
         for item in reversed(items):
-            reader = self._reader_to_join(item, _DETAILS[level])
-            if reader is not None:
+            if (reader := self._reader_to_join(item, _DETAILS[level])) is not None:
                 self.of[item.key] = self.of[reader.key]
                 self._counts["joined"] += 1
         self.groups = self._list_groups()
@@ -332,8 +329,7 @@ class Folding:
     def _list_groups(self) -> list[Group]:
         groups: dict[str, Group] = {}
         for item in self.items:
-            key = self.of[item.key]
-            if key is not None:
+            if (key := self.of[item.key]) is not None:
                 groups.setdefault(key, Group(key, "", [])).items.append(item)
         order = {item.key: number for number, item in enumerate(self.items)}
         for group in groups.values():
