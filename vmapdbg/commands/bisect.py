@@ -30,14 +30,14 @@ def read_kind(text: str) -> str:
 @click.option("--by", "kind", type=options.TextType("KIND", read_kind), default="values", show_default=True, help=_BY)
 @click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
 @options.flag("--decisions", help="Find the single decision of the scheduler that makes it right.")
-@options.baseline("With --decisions: the right outcome is its outcome. As for diff.", metavar="SPEC")
+@options.baseline(help="With --decisions: the right outcome is its outcome. As for diff.", metavar="SPEC")
 @click.option(
     "--runs", type=click.IntRange(min=2), default=DEFAULT_RUNS, show_default=True, help="About how many runs at most."
 )
 @options.flag("--reduce", "with_snippet", help="Write a small program that still shows it.")
 @options.output("The file for it; default: stdout.")
 @click.option("--seconds", type=options.SECONDS, default=60.0, show_default=True, help="Seconds for --reduce.")
-@options.json("Print the search as one JSON document.")
+@options.json(help="Print the search as one JSON document.")
 @options.of_job
 @console.display_options
 def bisect(

@@ -248,8 +248,7 @@ class Judge:
 
 def end_of(capture: Capture) -> Fault:
     """Returns how a run ended: the type of its error, and where tinygrad raised it."""
-    error = capture.error
-    if error is None:
+    if (error := capture.error) is None:
         return ("",)
     if error.type == DIED:
         return error.type, error.message

@@ -25,7 +25,7 @@ _REFERENCE = "the numpy reference"
 
 @click.command(cls=options.SnippetCommand)
 @options.snippet
-@options.json("Print the findings and comparisons as one JSON document.")
+@options.json(help="Print the findings and comparisons as one JSON document.")
 @options.strict
 @options.flag("--gradients", help="Compare gradients with finite differences in double, too.")
 @options.of_job

@@ -30,8 +30,8 @@ _SEE_MORE = (
 @click.command(cls=options.SnippetCommand)
 @click.argument("inputs", nargs=-1, type=options.FILE)
 @options.baseline(
-    "The before: none (every switchable patch off), stock (no overlay), a patch list, another tinygrad (VERSION, @REV"
-    " or PATH), or a saved capture.  [default: none; @HEAD for a changed checkout]",
+    help="The before: none (every switchable patch off), stock (no overlay), a patch list, another tinygrad (VERSION,"
+    " @REV or PATH), or a saved capture.  [default: none; @HEAD for a changed checkout]",
     is_flag=False,
     flag_value="",
 )
@@ -39,7 +39,7 @@ _SEE_MORE = (
 @options.output("Write an HTML page, and print only the verdict.")
 @options.times
 @options.memory
-@options.json("Print the differences as one JSON document.")
+@options.json(help="Print the differences as one JSON document.")
 @options.strict
 @options.flag("--exit-code", help="End with 1 when there are differences.")
 @click.option("--test", help="Of two saved runs: print this test in full (its id, or a unique part of it).")

@@ -26,7 +26,7 @@ from vmapdbg.model.vocabulary import StageName
     "--fold", type=click.IntRange(0, 4), help="How much to fold: 0 nothing, 4 most; default: what the size asks for."
 )
 @options.flag("--diff", "with_baseline", help="Draw the baseline over it: removed red, added green.")
-@options.baseline("The before of --diff, as for diff.  [default: none]")
+@options.baseline(help="The before of --diff, as for diff.  [default: none]")
 @options.of_job
 def graph(
     snippet: str | None,

@@ -125,7 +125,7 @@ FORMATS: dict[str, Callable[[Sequence[Linted]], None]] = {
 @click.option("--select", type=CODES_TYPE, help="Look only for these: VD101,VD105.")
 @click.option("--ignore", type=CODES_TYPE, help="Do not look for these.")
 @options.strict
-@options.baseline("What VD103 and VD104 compare with, as for diff.  [default: none]")
+@options.baseline(help="What VD103 and VD104 compare with, as for diff.  [default: none]")
 @click.option("--explain", type=CODES_TYPE, help="Print what a code means, and nothing else.")
 @options.of_job
 @console.display_options

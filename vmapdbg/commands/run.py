@@ -45,7 +45,7 @@ _NO_FILES = ("-m", "-c", "-")  # what Python accepts in place of a script's name
 @options.output("Write them as JSON, too.", "--lint-output")
 @options.output("Save what each test schedules into this folder.", "--save")
 @options.flag("--check", "with_check", help="Compare each value that is realized with the numpy reference.")
-@options.json("Print what --check found as one JSON document.")
+@options.json(help="Print what --check found as one JSON document.")
 @options.strict
 @click.argument("program", nargs=-1, required=True, type=options.FILE)
 def run(

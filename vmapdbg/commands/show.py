@@ -35,7 +35,7 @@ _SEE_PART = "Why: vmapdbg why {}. Its nodes, ranges, buffers and source: --all, 
 @options.flag("--optimizations", help="Time the longest kernel without each of its optimizations, too.")
 @click.option("--sort", type=click.Choice(get_args(Sort)), help="The order of kernels and functions in the overview.")
 @options.memory
-@options.json("Print the capture as one JSON document.")
+@options.json(help="Print the capture as one JSON document.")
 @options.strict
 @options.output("Write the capture to a file, too.", "--save")
 @options.output("Write the lifetimes of --memory as a picture, too: an SVG file.")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
 @options.flag("--all", "everything", help="Explain each of equal subjects, and leave nothing out.")
 @options.flag("--value", help="Follow the outputs that SUBJECT feeds through the scheduler's passes.")
-@options.json("With --value: print one JSON document.")
+@options.json(help="With --value: print one JSON document.")
 @options.strict
 @options.of_job
 @console.display_options

@@ -1,12 +1,10 @@
-"""Installs the overlay: patches the installed tinygrad 0.12.0 while it is imported, module by module.
-
-One `TinygradFinder` in front of `sys.meta_path` lets the installed file run, then calls the patch of the module, then
-its listener: a later `from tinygrad.x import name` gets the changed name. The patch is `patch(module)` of the overlay
-file of the same name, loaded as `tinygrad_overlay.*`, so it never hides the installed package.
-`tinygrad_overlay._patching` makes the changes; it works without the overlay, too: `load_patching`.
-
-`VMAPDBG_PATCHES` is read once. `child_environment` makes a Python process and its workers install the overlay at their
-start, by the `sitecustomize` in `install/bootstrap`: they all import this module, so it imports little."""
+"""Installs the overlay: patches the installed tinygrad 0.12.0 while it is imported, module by module. One
+`TinygradFinder` in front of `sys.meta_path` lets the installed file run, then calls the patch of the module, then its
+listener: a later `from tinygrad.x import name` gets the changed name. The patch is `patch(module)` of the overlay file
+of the same name, loaded as `tinygrad_overlay.*`, so it never hides the installed package. `tinygrad_overlay._patching`
+makes the changes; it works without the overlay, too: `load_patching`. `VMAPDBG_PATCHES` is read once.
+`child_environment` makes a Python process and its workers install the overlay at their start, by the `sitecustomize` in
+`install/bootstrap`: they all import this module, so it imports little."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What operating systems do differently, and what the tool does without it. No other module asks for the system.
-
-Linux has all of it. Elsewhere (macOS) a child of a killed tool ends a little later, and nothing is shown of a program
-whose process dies. On Windows nothing runs; saved captures can be read."""
+"""What operating systems do differently, and what the tool does without it. No other module asks for the system. Linux
+has all of it. Elsewhere (macOS) a child of a killed tool ends a little later, and nothing is shown of a program whose
+process dies. On Windows nothing runs; saved captures can be read."""
 
 from __future__ import annotations
 

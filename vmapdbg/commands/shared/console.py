@@ -138,8 +138,7 @@ def make_console(stderr: bool = False) -> Any:
     if colour == "always":
         more = {"force_terminal": True, "no_color": False}
         if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
-            # use the colours that every terminal has
-            more["color_system"] = "standard"
+            more["color_system"] = "standard"  # the colours that every terminal has
     if colour == "never":
         more = {"color_system": None}
     plain = {"highlight": False, "markup": False, "emoji": False}

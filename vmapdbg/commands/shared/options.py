@@ -100,14 +100,8 @@ flag = partial(click.option, is_flag=True)
 times = flag("--time", "times", default=None, help="Also run what stays lazy, and time every launch.")
 memory = flag("--memory", default=None, help="Watch the memory: its peak, and what it is made of.")
 strict = flag("--strict", help="Exit with 1 if anything that happened is left over.")
-
-
-def json(help_text: str) -> Decorator:
-    return flag("--json", "as_json", help=help_text)
-
-
-def baseline(help_text: str, **more: Any) -> Decorator:
-    return click.option("--baseline", help=help_text, **more)
+json = partial(flag, "--json", "as_json")
+baseline = partial(click.option, "--baseline")
 
 
 def output(help_text: str, *names: str, required: bool = False) -> Decorator:

