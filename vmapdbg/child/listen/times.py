@@ -111,11 +111,9 @@ class Stopwatch:
         with watching("times") as changes:
             if hasattr(realize, "CompiledRunner"):
                 compilers.append((realize.ExecItem, "lower"))  # 0.12
-                on_copy, parameters = (
-                    functools.partial(self._run_in, "copying"),
-                    ("self", "rawbufs", "var_vals", "wait"),
-                )
+                parameters = "self", "rawbufs", "var_vals", "wait"
                 changes.wrap(realize.CompiledRunner, "__call__", self.on_runner, *parameters)
+                on_copy = functools.partial(self._run_in, "copying")
                 changes.wrap(realize.BufferCopy, "__call__", on_copy, *parameters)
             else:
                 watch_calls(changes, realize, self.on_call, "times")
