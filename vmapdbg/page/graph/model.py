@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
@@ -149,7 +149,7 @@ def measure_ranks(graph: Graph) -> dict[str, int]:
     return lowest
 
 
-def sort_names(tails: Links, heads: Links) -> list[str]:
+def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collection[str]]) -> list[str]:
     """Returns the names of nodes, sources first, else in their order: `tails` are what each reads."""
     names = list(tails)
     place = {name: number for number, name in enumerate(names)}
