@@ -19,8 +19,7 @@ _BY = f"{_DISTINGUISHED}; with --commits also {', '.join(MEASURES)}."
 
 def read_kind(text: str) -> str:
     """Returns a kind of outcome, a measure, or a count: `12 kernels` means 12 or any other count. Raises ValueError."""
-    kind = " ".join(text.split())
-    known = (*KINDS, *MEASURES)
+    kind, known = " ".join(text.split()), (*KINDS, *MEASURES)
     if kind not in known and KERNEL_COUNT.fullmatch(kind) is None:
         raise ValueError(f"{kind!r} is none of {', '.join(known)} and no count such as '12 kernels'")
     return kind
@@ -31,14 +30,14 @@ def read_kind(text: str) -> str:
 @click.option("--by", "kind", type=options.TextType("KIND", read_kind), default="values", show_default=True, help=_BY)
 @click.option("--commits", "span", metavar="GOOD..BAD", help="Find the commit of tinygrad that changed the outcome.")
 @options.flag("--decisions", help="Find the single decision of the scheduler that makes it right.")
-@options.baseline("With --decisions: the right outcome is its outcome. As for diff.", metavar="SPEC")
+@options.baseline(help="With --decisions: the right outcome is its outcome. As for diff.", metavar="SPEC")
 @click.option(
     "--runs", type=click.IntRange(min=2), default=DEFAULT_RUNS, show_default=True, help="About how many runs at most."
 )
 @options.flag("--reduce", "with_snippet", help="Write a small program that still shows it.")
 @options.output("The file for it; default: stdout.")
 @click.option("--seconds", type=options.SECONDS, default=60.0, show_default=True, help="Seconds for --reduce.")
-@options.json("Print the search as one JSON document.")
+@options.json(help="Print the search as one JSON document.")
 @options.of_job
 @console.display_options
 def bisect(
@@ -87,8 +86,7 @@ def bisect(
       vmapdbg bisect train.py --reduce -o small.py --tinygrad 0.14.0
       vmapdbg bisect softmax.py --commits v0.13.0..master --by "3 kernels"
       vmapdbg bisect train.py --commits v0.13.0..master --by memory
-      vmapdbg bisect softmax.py --decisions --tinygrad 0.14.0
-    """
+      vmapdbg bisect softmax.py --decisions --tinygrad 0.14.0"""
     of_commits = span is not None
     refused = {
         "-o is the file for --reduce": output is not None and not with_snippet,
@@ -98,9 +96,8 @@ def bisect(
         "--reduce is for patches: with --commits there is nothing to reduce": of_commits and with_snippet,
         "--commits runs each commit as it is, without patches": of_commits and given.patches,
     }
-    for message, is_given in refused.items():
-        if is_given:
-            raise Failure(message)
+    if message := next((message for message, is_given in refused.items() if is_given), None):
+        raise Failure(message)
     check_target(output, snippet)
     from vmapdbg.commands import bisect_searches as searches
     from vmapdbg.page.text.bisect import print_decisions, print_history

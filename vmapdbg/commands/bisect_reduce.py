@@ -149,10 +149,9 @@ class Judge:
         self.seconds = self.jobs[0].timeout
         self.free: queue.Queue[list[TrialServer]] = queue.Queue()  # each entry has a server for each job
         self.width = count_cores()
+        of_values = kind == "values" or len(chosen) == 1
         for _ in range(self.width):
-            self.free.put(
-                [TrialServer(job, kind == "values" or len(chosen) == 1, preloads, stack) for job in self.jobs]
-            )
+            self.free.put([TrialServer(job, of_values, preloads, stack) for job in self.jobs])
         # an error of the snippet itself: a smaller program may end with it, or well
         self.own_error: str | None = None
         self.has_error = False
@@ -236,9 +235,8 @@ class Judge:
             if self.is_judged:
                 wrong = sides.pop(int(self.wanted[1] or 0))
                 return f"Its values are right with {sides[0]}, and wrong with {wrong} ({self.wanted[2]})."
-            names = " and ".join(sides)
             differ = "How it ends differs" if self.kind == "crash" else f"Its {self.kind} differ"
-            return f"{differ} with {names}."
+            return f"{differ} with {' and '.join(sides)}."
         on = f" on tinygrad {self.jobs[0].tree}" if self.jobs[0].tree else ""
         what, *_ = self.wanted
         if self.has_error:
@@ -250,8 +248,7 @@ class Judge:
 
 def end_of(capture: Capture) -> Fault:
     """Returns how a run ended: the type of its error, and where tinygrad raised it."""
-    error = capture.error
-    if error is None:
+    if (error := capture.error) is None:
         return ("",)
     if error.type == DIED:
         return error.type, error.message
@@ -277,7 +274,5 @@ def list_wrong(capture: Capture, report: CheckReport) -> Iterator[Fault]:
         yield from [(findings.NEVER_WRITTEN,)] * bool(check.unwritten)
         buffer = check.first_wrong_buffer
         made_by = None if buffer is None or buffer.fault is None else buffer.fault.made_by
-        for output in check.wrong:
-            yield findings.name_wrong(check, output), output.of, made_by
-        for fault in check.numbers:
-            yield findings.NUMBERS[fault.kind], fault.op
+        yield from ((findings.name_wrong(check, output), output.of, made_by) for output in check.wrong)
+        yield from ((findings.NUMBERS[fault.kind], fault.op) for fault in check.numbers)

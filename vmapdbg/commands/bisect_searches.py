@@ -69,9 +69,8 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
     """Runs the job with sets of its patches, and prints what changes its `kind` of outcome. Returns the exit code. In
     at most `seconds`, reduces the snippet to `output` (None: stdout). Raises Failure if nothing is left to do."""
     if job.patches is None and kind not in RIGHT_OR_WRONG:
-        raise Failure(
-            f"without patches, --reduce is for --by values and crash: the {kind} of one run differ from nothing"
-        )
+        why = f"the {kind} of one run differ from nothing"
+        raise Failure(f"without patches, --reduce is for --by values and crash: {why}")
     if job.patches is None and seconds is None:
         raise Failure(
             "this tinygrad is observed, without patches: --commits GOOD..BAD looks for a commit, --decisions for a"
@@ -82,10 +81,9 @@ def show_patches(job: Job, kind: str, budget: int, seconds: float | None, output
     most = str(2 ** len(given)) if 2 ** len(given) <= budget else f"about {budget}"
     console.say(f"running {job.snippet} up to {most} times, with all that it does")
     with console.show_progress(f"bisecting {job.snippet}") as progress:
+        judged = replace(job, values=True)
         # a tinygrad that is observed has no patches
-        trials = Trials[Patches](
-            kind, lambda patches: replace(job, values=True, patches=job.patches and patches), progress
-        )
+        trials = Trials[Patches](kind, lambda patches: replace(judged, patches=job.patches and patches), progress)
         search = PatchSearcher(given, trials.ask, budget)
     reduced, interrupted = None, None
     if seconds is not None:
@@ -209,9 +207,8 @@ def search_history(job: Job, span: str, kind: str) -> documents.History:
         try:
             outcomes, step = search_commits(line, trials.name_outcomes, trials.width)
         except ValueError as end:
-            commit = str(end)
-            ended = describe_end(trials.runs[commit])
-            raise Failure(f"{commit[:12]} is an end of {span}, and cannot be run: {ended}") from None
+            ended = describe_end(trials.runs[str(end)])
+            raise Failure(f"{str(end)[:12]} is an end of {span}, and cannot be run: {ended}") from None
         suspects, changes = list[str](), None
         if step is not None and (measured is None or measured.differ(*step)):
             suspects = line[line.index(step[0]) + 1 : line.index(step[1]) + 1]

@@ -25,7 +25,7 @@ _REFERENCE = "the numpy reference"
 
 @click.command(cls=options.SnippetCommand)
 @options.snippet
-@options.json("Print the findings and comparisons as one JSON document.")
+@options.json(help="Print the findings and comparisons as one JSON document.")
 @options.strict
 @options.flag("--gradients", help="Compare gradients with finite differences in double, too.")
 @options.of_job
@@ -48,8 +48,7 @@ def check(snippet: str | None, as_json: bool, strict: bool, gradients: bool, giv
     Examples:
       vmapdbg check samples/lost_range.py
       vmapdbg check samples/lost_range.py --patches all,-ambient-ranges
-      vmapdbg check samples/softmax.py --json
-    """
+      vmapdbg check samples/softmax.py --json"""
     capture, report, ended = check_job(replace(jobs.make_job(snippet, given), gradients=gradients))
     from vmapdbg.page.check_sentences import make_findings
 
@@ -58,11 +57,8 @@ def check(snippet: str | None, as_json: bool, strict: bool, gradients: bool, giv
         from vmapdbg.page.check_sentences import add_pattern_sentences
         from vmapdbg.page.documents import CheckDocument, make_document
 
-        schedules = add_pattern_sentences(report).schedules
-        document = make_document(
-            CheckDocument, capture, schedules=schedules, findings=capture.findings, left=report.left, account=account
-        )
-        console.print_json(document)
+        shown = {"schedules": add_pattern_sentences(report).schedules, "left": report.left, "account": account}
+        console.print_json(make_document(CheckDocument, capture, findings=capture.findings, **shown))
     elif capture.schedules:
         from vmapdbg.page.text.check import print_check
 
@@ -107,13 +103,10 @@ def try_stock(job: Job, capture: Capture, report: CheckReport) -> CheckReport:
     with contextlib.suppress(ChildDied):
         _, plain, _ = check_job(replace(job, patches=frozenset()))
         runs = {(check.schedule, check.line): check.failed is None for check in plain.schedules}
-        checks = (
-            check
-            if check.schedule not in failed or any(r.vmap for r in capture.schedules[check.schedule].ranges)
-            else replace(check, stock_runs=runs.get((check.schedule, check.line)))
-            for check in report.schedules
-        )
-        return replace(report, schedules=tuple(checks))
+        failed -= {number for number in failed if any(r.vmap for r in capture.schedules[number].ranges)}
+        stock = (replace(check, stock_runs=runs.get((check.schedule, check.line))) for check in report.schedules)
+        pairs = zip(report.schedules, stock, strict=True)
+        return replace(report, schedules=tuple(new if old.schedule in failed else old for old, new in pairs))
     return report
 
 

@@ -47,8 +47,7 @@ def stop_at_signals() -> None:
         raise Stopped(signal_number)
 
     for name in ("SIGTERM", "SIGHUP"):
-        known = getattr(signal, name, None)
-        if known is not None and signal.getsignal(known) is signal.SIG_DFL:
+        if (known := getattr(signal, name, None)) is not None and signal.getsignal(known) is signal.SIG_DFL:
             signal.signal(known, stop)
 
 
@@ -60,8 +59,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         # for an unknown name, click suggests similar names among all commands
-        wanted = [cmd_name] if cmd_name in COMMANDS else COMMANDS
-        for name in wanted:
+        for name in (cmd_name,) if cmd_name in COMMANDS else COMMANDS:
             if name not in self.commands:
                 self.commands[name] = pkgutil.resolve_name(f"vmapdbg.commands.{name}:{name}")
         return self.commands.get(cmd_name)
@@ -75,9 +73,8 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # click would exit with 1, which means findings
             drop_stdout()
-            sys.exit(0)
+            sys.exit(0)  # click would exit with 1, which means findings
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         if sys.stderr is None:
@@ -106,19 +103,15 @@ class Commands(click.Group):
                 sys.exit(128 + ended.__cause__.args[0])
             say("interrupted")
             sys.exit(130)
-        except BrokenPipeError:
-            # the reader of the pipe (head, less) closed it
+        except BrokenPipeError:  # the reader of the pipe (head, less) closed it
             drop_stdout()
             sys.exit(0)
         except OSError as error:
             if error.filename is not None:
                 raise
             drop_stdout()
-            if isinstance(error, FileNotFoundError):
-                say("the working directory has been deleted")
-            else:
-                # usually a full disk
-                say(f"cannot write to stdout: {error.strerror}")
+            is_gone = isinstance(error, FileNotFoundError)  # else it is usually a full disk
+            say("the working directory has been deleted" if is_gone else f"cannot write to stdout: {error.strerror}")
             sys.exit(EXIT_USAGE)
         sys.exit(status if isinstance(status, int) else 0)
 

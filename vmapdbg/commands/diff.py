@@ -30,8 +30,8 @@ _SEE_MORE = (
 @click.command(cls=options.SnippetCommand)
 @click.argument("inputs", nargs=-1, type=options.FILE)
 @options.baseline(
-    "The before: none (every switchable patch off), stock (no overlay), a patch list, another tinygrad (VERSION, @REV"
-    " or PATH), or a saved capture.  [default: none; @HEAD for a changed checkout]",
+    help="The before: none (every switchable patch off), stock (no overlay), a patch list, another tinygrad (VERSION,"
+    " @REV or PATH), or a saved capture.  [default: none; @HEAD for a changed checkout]",
     is_flag=False,
     flag_value="",
 )
@@ -39,7 +39,7 @@ _SEE_MORE = (
 @options.output("Write an HTML page, and print only the verdict.")
 @options.times
 @options.memory
-@options.json("Print the differences as one JSON document.")
+@options.json(help="Print the differences as one JSON document.")
 @options.strict
 @options.flag("--exit-code", help="End with 1 when there are differences.")
 @click.option("--test", help="Of two saved runs: print this test in full (its id, or a unique part of it).")
@@ -71,8 +71,7 @@ def diff(
       vmapdbg diff model.py --tinygrad 0.14.0 --baseline=0.13.0
       vmapdbg diff model.py --baseline=@master
       vmapdbg diff before.json after.json --line model.py:12
-      vmapdbg diff before_dir after_dir --exit-code
-    """
+      vmapdbg diff before_dir after_dir --exit-code"""
     # `--baseline snippet.py` means `snippet.py --baseline`
     if baseline is not None and baseline.endswith(".py"):
         inputs, baseline = (baseline, *inputs), None
@@ -93,8 +92,7 @@ def diff(
         else:
             print_part(view, part, output)
         console.end_after(view.after, names_status=False)
-        is_empty = view.diff.is_empty
-        account = view.diff.account
+        is_empty, account = view.diff.is_empty, view.diff.account
         if strict and (account is None or not account.is_balanced):
             sys.exit(1)
     if exit_code and not is_empty:

@@ -26,7 +26,7 @@ from vmapdbg.model.vocabulary import StageName
     "--fold", type=click.IntRange(0, 4), help="How much to fold: 0 nothing, 4 most; default: what the size asks for."
 )
 @options.flag("--diff", "with_baseline", help="Draw the baseline over it: removed red, added green.")
-@options.baseline("The before of --diff, as for diff.  [default: none]")
+@options.baseline(help="The before of --diff, as for diff.  [default: none]")
 @options.of_job
 def graph(
     snippet: str | None,
@@ -46,8 +46,7 @@ def graph(
     Examples:
       vmapdbg graph -o out.svg
       vmapdbg graph samples/lost_range.py -o kernels.svg --stage kernels
-      vmapdbg graph -o change.svg --diff --around 48 --depth 3
-    """
+      vmapdbg graph -o change.svg --diff --around 48 --depth 3"""
     from vmapdbg.page.graph.write import ENDINGS, find_format, write_graph
 
     check_target(output, snippet, ENDINGS)
@@ -59,10 +58,8 @@ def graph(
     else:
         capture = jobs.load_or_run(snippet, given)
     of_node, node = around or (None, None)
-    schedule = schedule if of_node is None else of_node
-    notes = write_graph(
-        capture, output, stage=stage, schedule=schedule, around=node, depth=depth, other=other, fold=fold
-    )
+    number = schedule if of_node is None else of_node
+    notes = write_graph(capture, output, stage=stage, schedule=number, around=node, depth=depth, other=other, fold=fold)
     for note in (*notes, f"wrote {output}"):
         console.say(note)
     console.end_after(capture)

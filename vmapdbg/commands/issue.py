@@ -51,8 +51,7 @@ def issue(
     \b
     Examples:
       vmapdbg issue wrong.py -o issue.md --tinygrad 0.14.0
-      vmapdbg issue wrong.py --tinygrad ../tinygrad --commits v0.13.0..master
-    """
+      vmapdbg issue wrong.py --tinygrad ../tinygrad --commits v0.13.0..master"""
     check_target(output, snippet)
     job = jobs.make_job(snippet, given)
     if given.patches is None and job.patches is not None:
@@ -95,8 +94,7 @@ def _make_page(job: Job, seconds: float, span: str | None) -> tuple[str, str | N
         where = _find_where(small) if any(check.wrong for check in report.schedules) else ""
         suspects = () if span is None else search_history(small, span, "values").suspects
         about, where = (text.replace(f"{folder}/", "") for text in (about, where))
-    versions = capture.versions
-    revision = format_known(" ({})", versions.commit)
+    versions, revision = capture.versions, format_known(" ({})", capture.versions.commit)
     made = f"tinygrad {versions.tinygrad}{revision}, Python {versions.python}, {platform.platform()}, {capture.target}"
     command = " ".join(["vmapdbg check", _NAME, *jobs.spell_job_options(small)])
     page = [f"# {_find_title(fault, program)}", made, f"```python\n{program}```"]
@@ -126,8 +124,7 @@ def _find_fault(job: Job) -> tuple[Capture, CheckReport, Fault | None]:
     if ended is not None:
         raise ended
     findings = [one for one in make_findings(capture, report) if one.code not in NUMBERS.values()]
-    error = capture.error
-    if error is not None and error.type == DIED:
+    if (error := capture.error) is not None and error.type == DIED:
         # without the name of the file: `Killed by SIGSEGV while launch 0 of its last schedule ran, kernel E_4`
         how = error.message.partition(" was ")[2] or error.message
         return capture, report, (how[0].upper() + how[1:], error.line)

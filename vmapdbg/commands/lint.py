@@ -81,9 +81,8 @@ def print_documents(linted: Sequence[Linted]) -> None:
 
     documents: list[LintDocument] = []
     for one in linted:
-        account, findings = account_of_linted(one.capture), one.capture.findings
-        made = make_document(LintDocument, one.capture, findings=findings, ignored=one.ignored, account=account)
-        documents.append(made)
+        body = {"findings": one.capture.findings, "account": account_of_linted(one.capture), "ignored": one.ignored}
+        documents.append(make_document(LintDocument, one.capture, **body))
     if len(documents) == 1:
         console.print_json(documents[0])
     else:
@@ -126,7 +125,7 @@ FORMATS: dict[str, Callable[[Sequence[Linted]], None]] = {
 @click.option("--select", type=CODES_TYPE, help="Look only for these: VD101,VD105.")
 @click.option("--ignore", type=CODES_TYPE, help="Do not look for these.")
 @options.strict
-@options.baseline("What VD103 and VD104 compare with, as for diff.  [default: none]")
+@options.baseline(help="What VD103 and VD104 compare with, as for diff.  [default: none]")
 @click.option("--explain", type=CODES_TYPE, help="Print what a code means, and nothing else.")
 @options.of_job
 @console.display_options
@@ -152,8 +151,7 @@ def lint(
       vmapdbg lint samples/lost_range.py --patches all,-ambient-ranges
       vmapdbg lint model.py train.py --target metal --select VD101,VD102
       vmapdbg lint capture.json --format sarif --output-file lint.sarif
-      vmapdbg lint --explain VD101
-    """
+      vmapdbg lint --explain VD101"""
     if explain is not None:
         print_explained(explain)
         return
@@ -191,18 +189,16 @@ def find_subject(
 ) -> Subject:
     """Returns what to lint in a file; None is the snippet of the last show. Raises Failure."""
     what: Job | Capture
-    before = None
     if jobs.is_saved(name):
         what = jobs.load_saved(name, given)
-        if baseline is not None:
-            if not jobs.is_saved(baseline):
-                raise Failure("a saved capture needs a saved baseline: --baseline FILE.json")
-            before = load_capture(baseline)
+        if baseline is not None and not jobs.is_saved(baseline):
+            raise Failure("a saved capture needs a saved baseline: --baseline FILE.json")
+        before = None if baseline is None else load_capture(baseline)
         if any(kernel.accesses is None for kernel in what.kernels):
             missing = "has no facts about memory: VD101, VD105 and VD106 find nothing"
             console.say(f"{name} was made by an older vmapdbg and {missing}")
     else:
-        what = jobs.make_job(name, given)
+        what, before = jobs.make_job(name, given), None
         name = what.snippet
     codes = find_settings(name).choose_codes(select, ignore)
     if not codes:

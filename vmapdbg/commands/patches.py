@@ -16,8 +16,7 @@ def patches(patches: Patches) -> None:
 
     \b
     Example:
-      vmapdbg patches --patches all,-nested-ranges
-    """
+      vmapdbg patches --patches all,-nested-ranges"""
     from vmapdbg.page.text.run import print_patches
 
     print_patches(PATCHES, patch_states(patches), console.make_console())

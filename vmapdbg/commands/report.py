@@ -35,8 +35,7 @@ def report(snippet: str | None, output: Path, given: options.JobOptions) -> None
     Examples:
       vmapdbg report samples/lost_range.py -o report.html
       vmapdbg report train.py -o report.html --time --memory -- --steps 1
-      vmapdbg report after.json -o report.html
-    """
+      vmapdbg report after.json -o report.html"""
     check_target(output, snippet, ENDINGS)
     capture = jobs.load_or_run(snippet, given)
     from vmapdbg.page.view import View
@@ -57,6 +56,5 @@ def write_report(view: View, output: Path, saved: Sequence[str]) -> None:
         when = datetime.fromtimestamp(Path(name).stat().st_mtime) if name else datetime.now()
         made.append(f"{'saved' if name else 'run'} {when:%Y-%m-%d %H:%M}")
     if saved[0] and not view.is_pair:
-        # of two runs, the name of each side is in the diff
-        made = [f"from {saved[0]}", *made]
+        made.insert(0, f"from {saved[0]}")  # of two runs, the name of each side is in the diff
     write_output(output, render_report(view, files[-1], ", ".join(dict.fromkeys(made)), files[0]))

@@ -45,7 +45,7 @@ _NO_FILES = ("-m", "-c", "-")  # what Python accepts in place of a script's name
 @options.output("Write them as JSON, too.", "--lint-output")
 @options.output("Save what each test schedules into this folder.", "--save")
 @options.flag("--check", "with_check", help="Compare each value that is realized with the numpy reference.")
-@options.json("Print what --check found as one JSON document.")
+@options.json(help="Print what --check found as one JSON document.")
 @options.strict
 @click.argument("program", nargs=-1, required=True, type=options.FILE)
 def run(
@@ -71,8 +71,7 @@ def run(
       vmapdbg run --patches all,-close-ranges -m pytest -n 2 test_schedule.py
       vmapdbg run --lint train.py --steps 1
       vmapdbg run --save before -m pytest -n 2 test_ops.py   # then vmapdbg diff before after
-      vmapdbg run --check -m pytest -n 2 test_ops.py
-    """
+      vmapdbg run --check -m pytest -n 2 test_ops.py"""
     linting = with_lint or lint_output is not None
     kinds = {"--lint": linting, "--save": save is not None, "--check": with_check}
     if sum(kinds.values()) > 1:
@@ -90,8 +89,7 @@ def run(
     plain = jobs.apply_settings(Job(program[0], program[1:], tree=tree or "", python=python or ""))
     job = jobs.apply_options(plain, options.JobOptions(target, patches))
     job = jobs.choose_tinygrad(job, patches)
-    # execvpe drops what is still in the buffer
-    sys.stdout.flush()
+    sys.stdout.flush()  # execvpe drops what is still in the buffer
     if save is not None:
         sys.exit(run_and_save(job, save))
     if with_check:
@@ -224,11 +222,9 @@ def run_and_check(job: Job, as_json: bool, strict: bool) -> int:
 
 def read_found(root: Path, compared: str, died: bool, status: int = 0) -> ProgramCheck:
     """Returns what was found. What is left was not compared: the comparing process `died`, or the run was stopped."""
-    left, rest = len(os.listdir(root / "ready")), UNKNOWN
+    left, rest = len(os.listdir(root / "ready")), "the program did not end well" if status else UNKNOWN
     if left:
         rest = f"it was not compared: {'the comparing process died' if died else 'the run was stopped'}"
-    elif status:
-        rest = "the program did not end well"
     checks = (build_data(CheckedSchedule, data) for data in read_lines(compared))
     found = sum_up(checks, read_counts(root), rest)
     return replace(found, status=status, unchecked={**found.unchecked, **({rest: left} if left else {})})

@@ -18,6 +18,5 @@ def schema(document: str) -> None:
 
     \b
     Example:
-      vmapdbg schema capture > capture.schema.json
-    """
+      vmapdbg schema capture > capture.schema.json"""
     sys.stdout.write(_FILES[document].read_text(encoding="utf-8"))

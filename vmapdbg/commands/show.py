@@ -32,10 +32,10 @@ _SEE_PART = "Why: vmapdbg why {}. Its nodes, ranges, buffers and source: --all, 
 @options.of_part
 @options.times
 @click.option("--beam", type=click.IntRange(1), help="Time the longest kernels with BEAM of this width, too.")
-@click.option("--optimizations", is_flag=True, help="Time the longest kernel without each of its optimizations, too.")
+@options.flag("--optimizations", help="Time the longest kernel without each of its optimizations, too.")
 @click.option("--sort", type=click.Choice(get_args(Sort)), help="The order of kernels and functions in the overview.")
 @options.memory
-@options.json("Print the capture as one JSON document.")
+@options.json(help="Print the capture as one JSON document.")
 @options.strict
 @options.output("Write the capture to a file, too.", "--save")
 @options.output("Write the lifetimes of --memory as a picture, too: an SVG file.")
@@ -68,8 +68,7 @@ def show(
       vmapdbg show after.json --kernel r_32_64_4
       vmapdbg show train.py --time --beam 2 --kernel backward
       vmapdbg show train.py --optimizations
-      vmapdbg show after.json --line train.py:12 --only kernels,source
-    """
+      vmapdbg show after.json --line train.py:12 --only kernels,source"""
     if snippet is None and given.code is None:
         raise click.UsageError("Missing argument 'SNIPPET'")
     check_files(snippet, save, output, given)
@@ -96,8 +95,7 @@ def show(
 
             print_next_steps(capture, console.make_console())
     if failed is not None:
-        # the report is printed even if the file cannot be written
-        raise failed
+        raise failed  # the report is printed even if the file cannot be written
     console.end_after(capture)
     if strict and not account_of_shown(capture).is_balanced:
         sys.exit(1)
@@ -112,28 +110,21 @@ def time_again(
     optimizations: bool,
 ) -> Capture:
     """Returns a timed capture with the times of a part's longest kernels with BEAM, and of the longest one with other
-    optimizations. The snippet runs once more for each."""
-    searched = list_searched(capture, part)
+    optimizations. The snippet runs once more for each. Raises Failure for a missing part."""
+    from vmapdbg.page.view import View
+
+    selected = part.select(View.of_one(capture))
+    changes = None if selected is None else (change for pair in selected for change in pair.kernels)
+    searched = list_longest(capture.kernels if changes is None else [change.after[0].kernel for change in changes])
     if beam is not None:
         capture = add_beam_times(capture, jobs.run_optimized(snippet, given, beam, searched), searched)
     if optimizations:
         capture = add_optimizations(capture, jobs.run_optimized(snippet, given, 0, searched[:1]))
         if not any(kernel.optimizations for kernel in capture.kernels):
             name = next((kernel.name for kernel in capture.kernels if kernel.key in searched), "no kernel")
-            console.say(
-                f"{name} was not timed with other optimizations: it writes to what it reads, or did not run again"
-            )
+            why = "it writes to what it reads, or did not run again"
+            console.say(f"{name} was not timed with other optimizations: {why}")
     return capture
-
-
-def list_searched(capture: Capture, part: options.Part) -> tuple[str, ...]:
-    """Returns the keys of a part's kernels that take most time, longest first. Raises Failure for a missing part."""
-    from vmapdbg.page.view import View
-
-    selected = part.select(View.of_one(capture))
-    if selected is None:
-        return list_longest(capture.kernels)
-    return list_longest([change.after[0].kernel for pair in selected for change in pair.kernels])
 
 
 def check_files(snippet: str | None, save: Path | None, output: Path | None, given: options.JobOptions) -> None:

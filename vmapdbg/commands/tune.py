@@ -17,7 +17,7 @@ _BUDGET = "Try edits for so long. Measuring the best of them comes after that."
 @click.option("--by", type=click.Choice(["time", "memory"]), default="time", show_default=True, help="What to reduce.")
 @click.option("--budget", type=options.SECONDS, default=60.0, show_default=True, help=_BUDGET)
 @options.flag("--write", help="Make the edits in the files, unless these changed meanwhile.")
-@options.json("Print the edits and all that was tried as one JSON document.")
+@options.json(help="Print the edits and all that was tried as one JSON document.")
 @options.of_job
 @console.display_options
 def tune(snippet: str | None, by: str, budget: float, write: bool, as_json: bool, given: options.JobOptions) -> None:
@@ -40,8 +40,7 @@ def tune(snippet: str | None, by: str, budget: float, write: bool, as_json: bool
     Examples:
       vmapdbg tune samples/rotary.py --tinygrad 0.14.0
       vmapdbg tune train.py --budget 300 --write -- --steps 5
-      vmapdbg tune train.py --by memory
-    """
+      vmapdbg tune train.py --by memory"""
     job = jobs.make_job(snippet, given)
     if write and job.typed:
         raise Failure("--write changes a file, and this code was typed")

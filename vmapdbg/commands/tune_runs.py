@@ -137,8 +137,8 @@ class Tuner:
             return Trial(edits, "fails", about="nothing was timed, or launches of unknown kernels")
         about = find_other_value(self.capture, capture) if self.by == "time" else ""
         if about:
-            about += "" if edits else ": two runs of the same program differ (the clock, its inputs)"
-            return Trial(edits, "other-values", about=about)
+            why = "" if edits else ": two runs of the same program differ (the clock, its inputs)"
+            return Trial(edits, "other-values", about=about + why)
         key = "".join(kernel.key for kernel in capture.kernels)
         ops = sum(kernel.executed_ops for kernel in capture.kernels)
         return Trial(edits, "unchanged", number, len(capture.kernels), ops, key)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--schedule", type=click.IntRange(min=0), help="Look only at this schedule.")
 @options.flag("--all", "everything", help="Explain each of equal subjects, and leave nothing out.")
 @options.flag("--value", help="Follow the outputs that SUBJECT feeds through the scheduler's passes.")
-@options.json("With --value: print one JSON document.")
+@options.json(help="With --value: print one JSON document.")
 @options.strict
 @options.of_job
 @console.display_options
@@ -62,8 +62,7 @@ def why(
       vmapdbg why samples/ffn_overfusion.py:19
       vmapdbg why
       vmapdbg why 48 --value
-      vmapdbg why --value samples/lost_range.py --patches all,-ambient-ranges,-fuse-broadcast
-    """
+      vmapdbg why --value samples/lost_range.py --patches all,-ambient-ranges,-fuse-broadcast"""
     if (as_json or strict) and not value:
         raise click.UsageError(f"{'--json' if as_json else '--strict'} is for --value")
     if snippet is None and subject is not None and (subject == "-" or subject.endswith((".py", ".json"))):
@@ -106,9 +105,8 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
     if as_json:
         from vmapdbg.page.documents import ValueDocument, make_document
 
-        schedules, stopped = report.schedules, report.stopped
-        document = make_document(ValueDocument, capture, schedules=schedules, stopped=stopped, account=account)
-        console.print_json(document)
+        shown = {"schedules": report.schedules, "stopped": report.stopped, "account": account}
+        console.print_json(make_document(ValueDocument, capture, **shown))
     elif capture.schedules:
         from vmapdbg.page.text.why import print_value_paths
 
@@ -133,8 +131,7 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
     if isinstance(ended, ChildDied):
         console.say(str(ended))
     data = json.loads(text)
-    capture = finish_capture(build_capture(data["capture"], job.snippet))
-    return capture, build_data(ValueReport, data["report"])
+    return finish_capture(build_capture(data["capture"], job.snippet)), build_data(ValueReport, data["report"])
 
 
 def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule: int | None) -> ValueReport:
@@ -144,11 +141,10 @@ def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule
     wanted: dict[int, set[int]] = {}
     for found in explain(capture, subject, schedule):
         nodes = wanted.setdefault(found.schedule, set())
-        kernels = capture.schedules[found.schedule].kernels
         if found.node is not None:
             nodes.add(found.node)
         elif found.kernel is not None:
-            nodes.update(kernels[found.kernel].outputs)
+            nodes.update(capture.schedules[found.schedule].kernels[found.kernel].outputs)
     paths: list[SchedulePath] = []
     for path in report.schedules:
         index = index_of(capture.schedules[path.schedule])

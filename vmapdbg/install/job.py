@@ -94,15 +94,14 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request to a child: run the job and capture it. The requests to other children add fields.
-
-    `folder` is a temporary folder for the child: it writes its result to `output`, and lines about its progress to
-    `progress`. `evidence` is the folder with what `check` compares, None without a comparison: the child that runs the
-    snippet fills it, and then realizes what the snippet leaves lazy; the other children read it. `tinygrad` is the
-    folder of the job's tree, empty for the tinygrad that the interpreter finds, and `commit` its commit, if it has one.
+    """A request to a child: run the job and capture it. The requests to other children add fields. `folder` is a
+    temporary folder for the child: it writes its result to `output`, and lines about its progress to `progress`.
+    `evidence` is the folder with what `check` compares, None without a comparison: the child that runs the snippet
+    fills it, and then realizes what the snippet leaves lazy; the other children read it. `tinygrad` is the folder of
+    the job's tree, empty for the tinygrad that the interpreter finds, and `commit` its commit, if it has one.
     `lifeline` is the reading end of a pipe without a writer, -1 for none: it closes when the tool ends, and the child
-    then ends, too. With `shadow`, what was captured is reported even if the child dies. `module` answers the request.
-    """
+    then ends, too. With `shadow`, what was captured is reported even if the child dies. `module` answers the
+    request."""
 
     module: ClassVar = "vmapdbg.child.run_snippet"
     job: Job

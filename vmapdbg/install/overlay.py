@@ -1,13 +1,10 @@
-"""Installs the overlay: patches the installed tinygrad 0.12.0 while it is imported, module by module.
-
-One `TinygradFinder` in front of `sys.meta_path` lets the installed file run, then calls the patch of the module, then
-its listener: a later `from tinygrad.x import name` gets the changed name. The patch is `patch(module)` of the overlay
-file of the same name, loaded as `tinygrad_overlay.*`, so it never hides the installed package.
-`tinygrad_overlay._patching` makes the changes; it works without the overlay, too: `load_patching`.
-
-`VMAPDBG_PATCHES` is read once. `child_environment` makes a Python process and its workers install the overlay at their
-start, by the `sitecustomize` in `install/bootstrap`: they all import this module, so it imports little.
-"""
+"""Installs the overlay: patches the installed tinygrad 0.12.0 while it is imported, module by module. One
+`TinygradFinder` in front of `sys.meta_path` lets the installed file run, then calls the patch of the module, then its
+listener: a later `from tinygrad.x import name` gets the changed name. The patch is `patch(module)` of the overlay file
+of the same name, loaded as `tinygrad_overlay.*`, so it never hides the installed package. `tinygrad_overlay._patching`
+makes the changes; it works without the overlay, too: `load_patching`. `VMAPDBG_PATCHES` is read once.
+`child_environment` makes a Python process and its workers install the overlay at their start, by the `sitecustomize` in
+`install/bootstrap`: they all import this module, so it imports little."""
 
 from __future__ import annotations
 
@@ -98,12 +95,10 @@ class _ChangingLoader(importlib.abc.Loader):
 
 def tinygrad_finder() -> TinygradFinder:
     """Returns the one finder of this process; it is in front of all other finders."""
-    for finder in sys.meta_path:
-        if isinstance(finder, TinygradFinder):
-            return finder
-    finder = TinygradFinder()
-    sys.meta_path.insert(0, finder)
-    return finder
+    known = next((finder for finder in sys.meta_path if isinstance(finder, TinygradFinder)), None)
+    if known is None:
+        sys.meta_path.insert(0, known := TinygradFinder())
+    return known
 
 
 def overlay_dir() -> Path:
@@ -179,8 +174,7 @@ def install(patches: str | None = None) -> None:
     time it does nothing. Raises OverlayError if tinygrad is imported already, or if other patches are installed."""
     chosen = os.environ.get(PATCHES_VARIABLE, "") if patches is None else patches
     if is_installed():
-        installed = get_state().patches_spec
-        if installed != chosen:
+        if (installed := get_state().patches_spec) != chosen:
             raise OverlayError(f"the overlay is installed already, with the patches {installed or 'none'!r}")
         return
     if "tinygrad" in sys.modules:
@@ -216,8 +210,7 @@ def _prepare_import(spec: importlib.machinery.ModuleSpec) -> None:
 
 def is_installed() -> bool:
     """Returns whether the overlay is installed in this process."""
-    # not by the package, which load_patching makes for stock tinygrad
-    return _STATE in sys.modules
+    return _STATE in sys.modules  # not by the package, which load_patching makes for stock tinygrad
 
 
 def get_state() -> Any:
@@ -230,8 +223,7 @@ def child_environment(
 ) -> dict[str, str]:
     """Returns `environment` changed so that Python processes started with it, and their own, install the overlay with
     `patches` (None: no overlay) or, with `observes`, observe the tinygrad in folder `tree` (empty: installed)."""
-    # most processes that import this module start no other
-    import shutil
+    import shutil  # most processes that import this module start no other
 
     ours = (PATCHES_VARIABLE, "PYTHONPATH")
     changed = {name: value for name, value in environment.items() if name not in ours}

@@ -1,8 +1,6 @@
-"""What operating systems do differently, and what the tool does without it. No other module asks for the system.
-
-Linux has all of it. Elsewhere (macOS) a child of a killed tool ends a little later, and nothing is shown of a program
-whose process dies. On Windows nothing runs; saved captures can be read.
-"""
+"""What operating systems do differently, and what the tool does without it. No other module asks for the system. Linux
+has all of it. Elsewhere (macOS) a child of a killed tool ends a little later, and nothing is shown of a program whose
+process dies. On Windows nothing runs; saved captures can be read."""
 
 from __future__ import annotations
 
@@ -67,8 +65,7 @@ def hold(lifeline: int) -> None:
         try:
             os.read(lifeline, 1)
         except OSError:
-            # the snippet closed it
-            return
+            return  # the snippet closed it
         # a child that was started by hand has no group of its own
         if os.getpgrp() == os.getpid():
             os.killpg(os.getpid(), signal.SIGKILL)
@@ -107,8 +104,7 @@ def _work_when_dead(owner: int, work: Callable[[], object]) -> None:
         # the program's handlers of signals are not for the fork
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        # readable when the process ends
-        select.select([owner], [], [])
+        select.select([owner], [], [])  # readable when the process ends
         work()
     finally:
         os._exit(0)

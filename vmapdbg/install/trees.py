@@ -8,8 +8,7 @@
 A cache entry (a release from the package index, a commit of a checkout by `git archive`) is complete or absent. Each
 copy is made in a temporary folder next to the entry, and renamed when it is complete. If two processes make the same
 entry at the same time, both use the copy that was renamed first. The installer compares a release with the hash in the
-package index; an entry whose files no longer have the sizes that they were fetched with (`SIZES`) is refused.
-"""
+package index; an entry whose files no longer have the sizes that they were fetched with (`SIZES`) is refused."""
 
 from __future__ import annotations
 
@@ -57,10 +56,8 @@ class Tree:
     @property
     def title(self) -> str:
         """Version and short commit, if known: `0.13.0 (3f2a91c7d0be)`."""
-        title = self.version or "of unknown version"
-        if self.commit is not None:
-            title += f" ({shorten_commit(self.commit)})"
-        return title
+        commit = "" if self.commit is None else f" ({shorten_commit(self.commit)})"
+        return f"{self.version or 'of unknown version'}{commit}"
 
 
 # *** by name
@@ -129,8 +126,7 @@ def find_version(folder: Path) -> str | None:
     """Returns the version in the metadata of the package in a folder, None without metadata."""
     for metadata in sorted(folder.glob("tinygrad-*.dist-info")):
         return metadata.name.removesuffix(".dist-info").partition("-")[2]
-    for name in ("pyproject.toml", "setup.py"):
-        file = folder / name
+    for file in (folder / "pyproject.toml", folder / "setup.py"):
         if file.is_file() and (found := _VERSION_IN_SETUP.search(file.read_text(encoding="utf-8"))):
             return found[1]
     return None
@@ -226,10 +222,9 @@ def cache_entry(kind: str, name: str, fill: Callable[[Path], None]) -> Path:
 
 def check_whole(entry: Path) -> None:
     """Raises TreeError if a cache entry lacks the package, or a file with its size."""
-    kept = entry / SIZES
     sizes: dict[str, int | None] = {"tinygrad/__init__.py": None}
     # without it an older vmapdbg has made the entry
-    if kept.exists():
+    if (kept := entry / SIZES).exists():
         sizes |= json.loads(kept.read_text(encoding="utf-8"))
     for name, size in sizes.items():
         file = entry / name
@@ -260,8 +255,7 @@ def installer_command() -> list[str]:
     if importlib.util.find_spec("pip") is not None:
         plain = ["--disable-pip-version-check", "--no-input", "--no-compile"]
         return [sys.executable, "-m", "pip", "install", *quiet, *plain]
-    uv = shutil.which("uv")
-    if uv is not None:
+    if (uv := shutil.which("uv")) is not None:
         return [uv, "pip", "install", *quiet, "--python", sys.executable]
     raise TreeError("a release is fetched with pip or uv, and neither is here: --tinygrad FOLDER works without")
 

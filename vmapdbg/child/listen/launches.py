@@ -46,10 +46,8 @@ def watch_launches(changes: Any, tensor_module: ModuleType, watcher: LaunchWatch
     """Reports what `Tensor.realize` runs to `watcher`."""
     from tinygrad.engine import realize
 
-    if hasattr(realize, "run_linear"):
-        _Calls(changes, tensor_module, realize, watcher)
-    else:
-        _ExecItems(changes, tensor_module, realize, watcher)
+    kind = _Calls if hasattr(realize, "run_linear") else _ExecItems
+    kind(changes, tensor_module, realize, watcher)
 
 
 def watch_schedules(changes: Any, tensor_module: ModuleType, around: Callable[..., Any]) -> None:
@@ -89,8 +87,7 @@ def watch_captures(changes: Any, around: Callable[..., Any]) -> None:
 
 def watch_replacements(changes: Any, tensor_module: ModuleType, around: Callable[..., Any]) -> None:
     """Calls `around` with the function that gives the live Tensors BUFFERs in the place of the values to compute."""
-    found = getattr(tensor_module, "_apply_map_to_tensors", None)
-    if found is not None:
+    if (found := getattr(tensor_module, "_apply_map_to_tensors", None)) is not None:
         changes.wrap(tensor_module, "_apply_map_to_tensors", around, *inspect.signature(found).parameters)
 
 
@@ -107,26 +104,18 @@ class _ExecItems:
 
     def __init__(self, changes: Any, tensor_module: ModuleType, realize: ModuleType, watcher: LaunchWatcher):
         self.watcher = watcher
-        # items of the running schedule that are not taken yet, and how many there were
-        self.schedule: list[Any] = []
-        self.count = 0
-        self.last = -1  # the index of the last launch
-        run_parameters = ("self", "_var_vals", "wait", "jit", "do_update_stats")
+        # items of the running schedule that are not taken yet, how many there were, and the index of the last launch
+        self.schedule, self.count, self.last = list[Any](), 0, -1
         changes.wrap(tensor_module, "run_schedule", self.on_schedule, "schedule", "var_vals", "do_update_stats")
-        changes.wrap(vars(realize)["ExecItem"], "run", self.on_run, *run_parameters)
+        item = vars(realize)["ExecItem"]
+        changes.wrap(item, "run", self.on_run, "self", "_var_vals", "wait", "jit", "do_update_stats")
 
     def on_schedule(self, run: Callable[..., Any], schedule: list[Any], var_vals: Any = None, **options: Any) -> Any:
         known = dict(var_vals or {})
-        # each of several devices has memory of its own
-        planned = [
-            PlannedLaunch(
-                ast=item.ast,
-                variables={**known, **item.fixedvars},
-                is_repeated=bool(item.fixedvars.keys() - {DEVICE_NUMBER}),
-                find_arguments=_refer_to(item.bufs),
-            )
-            for item in schedule
-        ]
+        planned: list[PlannedLaunch] = []
+        for item in schedule:
+            is_repeated = bool(item.fixedvars.keys() - {DEVICE_NUMBER})  # each of several devices has memory of its own
+            planned.append(PlannedLaunch(item.ast, {**known, **item.fixedvars}, is_repeated, _refer_to(item.bufs)))
         self.watcher.begins(planned)
         self.schedule, self.count, self.last = schedule, len(schedule), -1
         try:
@@ -201,8 +190,7 @@ def _find_resolver(changes: Any, realize: Any) -> Callable[[UOp, Any], list[UOp]
     stock: Any = getattr(realize, "resolve_params", None)
     if stock is None:
         return lambda call, context: [u for u in call.src[1:] if u.op.name != "BIND"]  # in April 2026
-    # some commits give it the context
-    if "ctx" in inspect.signature(stock).parameters:
+    if "ctx" in inspect.signature(stock).parameters:  # some commits give it the context
         changes.expect(realize, "resolve_params", "ctx", "call")
         return lambda call, context: realize.resolve_params(context, call)
     changes.expect(realize, "resolve_params", "call", "inputs")
@@ -211,8 +199,7 @@ def _find_resolver(changes: Any, realize: Any) -> Callable[[UOp, Any], list[UOp]
 
 def _linear_of(program: Any) -> Sequence[UOp]:
     """Returns the linear program of a runner (0.12) or of a PROGRAM; empty if it has none."""
-    spec = getattr(program, "p", None)
-    if spec is not None:
+    if (spec := getattr(program, "p", None)) is not None:
         return spec.uops or ()
     return next((part.src for part in getattr(program, "src", ()) if part.op.name == "LINEAR"), ())
 
@@ -233,8 +220,7 @@ def list_arguments(
             found = list_arguments((), value, inside)
         else:
             found = [((), value)]
-        for path, item in found:
-            yield (key, *path), item
+        yield from (((key, *path), item) for path, item in found)
 
 
 def list_written(linear: UOp) -> list[UOp]:
@@ -310,8 +296,7 @@ def _find_captured_argument(u: UOp) -> Any:
 
 def list_memory(source: Any) -> list[Any]:
     """Returns the buffers that replays use, without the inputs."""
-    used = used_buffers_of(source)
-    if used is not None:
+    if (used := used_buffers_of(source)) is not None:
         return [u.buffer for u in used]
     return [buffer for item in source.jit_cache for buffer in item.bufs if buffer is not None]
 

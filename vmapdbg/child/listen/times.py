@@ -106,9 +106,8 @@ class Stopwatch:
         from tinygrad.engine import jit, realize
 
         self._switch(["python"])
-        compilers: list[tuple[Any, str]] = [
-            (module, "compile_linear") for module in (realize, jit) if hasattr(module, "compile_linear")
-        ]
+        modules = [module for module in (realize, jit) if hasattr(module, "compile_linear")]
+        compilers: list[tuple[Any, str]] = [(module, "compile_linear") for module in modules]
         with watching("times") as changes:
             if hasattr(realize, "CompiledRunner"):
                 compilers.append((realize.ExecItem, "lower"))  # 0.12
@@ -156,7 +155,7 @@ class Stopwatch:
     def _time_variants(self, source: str, own: Callable[[], float], open: Callable[[Any], Callable[[], float]]) -> None:
         """Times a kernel with its own and with other optimizations, in turns: once, and on the same buffers."""
         programs = self._variants.pop(source, {})
-        runs, times, refused = {"all": own}, dict[str, list[float]](), dict[str, str]()
+        runs, least, refused = {"all": own}, dict[str, float](), dict[str, str]()
         with self._spending("repeating"):
             for name, program in programs.items():
                 try:
@@ -171,12 +170,10 @@ class Stopwatch:
                 if number and time.perf_counter() > end:
                     break
                 for name in runs.keys() - refused.keys():
-                    times.setdefault(name, []).append(runs[name]())
+                    seconds = runs[name]()
+                    least[name] = min(seconds, least.get(name, seconds))
             own()  # an optimization may compute something else
-        names = ("all", *programs)
-        rows = (
-            OptimizationTime(name, min(times[name]) if name in times else None, refused.get(name)) for name in names
-        )
+        rows = (OptimizationTime(name, least.get(name), refused.get(name)) for name in ("all", *programs))
         if programs:
             self._tried[source.strip("\n")] = tuple(rows)
 
@@ -302,8 +299,7 @@ def _repeat(run: Callable[[], float | None], seconds: float, waited: float) -> t
     """Repeats a launch. Returns the least time by the device's clock, and the least time that was waited for one."""
     end = time.perf_counter() + _REPEATED_SECONDS
     for _ in range(_REPEATS):
-        began = time.perf_counter()
-        if began > end:
+        if (began := time.perf_counter()) > end:
             break
         again = run()
         seconds, waited = min(seconds, again or seconds), min(waited, time.perf_counter() - began)

@@ -85,9 +85,8 @@ class Child(Generic[R]):
                 if status == UNWRITTEN:
                     kept = f"cannot write what {name} did to {tempfile.gettempdir()}"
                     raise Failure(f"{kept}: is it full? TMPDIR can name another folder")
-                ended = f"ended the process with status {status}"
-                if status < 0:
-                    ended = f"was killed by {signal.Signals(-status).name}"
+                killed = f"was killed by {signal.Signals(-status).name}" if status < 0 else ""
+                ended = killed or f"ended the process with status {status}"
                 died, too_soon = f"{name} {ended}", " before it could report"
         except subprocess.TimeoutExpired:
             died = f"{name} did not end within {timeout:g} seconds and was stopped (--timeout)"
@@ -146,8 +145,7 @@ def started_child(
         # the child holds one end of the lifeline: it ends when this process ends, however that happens
         lifeline, held = os.pipe()
         request = replace(request, folder=folder, lifeline=lifeline)
-        # the child may write to the same stdout: the tool's earlier output must come first
-        sys.stdout.flush()
+        sys.stdout.flush()  # the child may write to the same stdout: the tool's earlier output must come first
         python, start = request.job.python or sys.executable, str(BOOTSTRAP_DIR / "child.py")
         command = [python, start, request.module, dump_record(request)]
         spec = None if patches is None else format_patches(patches)
@@ -158,8 +156,7 @@ def started_child(
         try:
             yield Child(process, request)
         finally:
-            # the group exists as long as one of its processes
-            end_group(process)
+            end_group(process)  # the group exists as long as one of its processes
             process.wait()
             _running.remove(process)
             os.close(held)
@@ -194,8 +191,7 @@ def run_job(
 
 def finish_capture(capture: Capture) -> Capture:
     """Returns a child's capture with its sentences. Raises Failure if the overlay could not be installed."""
-    # imported here because it imports rich
-    from vmapdbg.page.sentences import fill_sentences
+    from vmapdbg.page.sentences import fill_sentences  # imported here because it imports rich
 
     if capture.error is not None and capture.error.type == "OverlayError":
         raise Failure(capture.error.message)

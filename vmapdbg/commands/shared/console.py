@@ -92,8 +92,7 @@ def exit_code_of(capture: Capture) -> int:
 
 
 def _take_option(context: click.Context, option: click.Parameter, value: Any) -> None:
-    # None does not reset it: the option may be given before the subcommand
-    if value is not None:
+    if value is not None:  # None does not reset it: the option may be given before the subcommand
         context.meta[f"vmapdbg.{option.name}"] = value
 
 
@@ -139,8 +138,7 @@ def make_console(stderr: bool = False) -> Any:
     if colour == "always":
         more = {"force_terminal": True, "no_color": False}
         if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
-            # use the colours that every terminal has
-            more["color_system"] = "standard"
+            more["color_system"] = "standard"  # the colours that every terminal has
     if colour == "never":
         more = {"color_system": None}
     plain = {"highlight": False, "markup": False, "emoji": False}

@@ -75,8 +75,7 @@ def capture_job(job: Job, quiet_stdout: bool = True) -> Capture:
     """Runs the job. With `quiet_stdout` what the snippet prints goes to stderr, because stdout carries data."""
     stdout = sys.stderr.fileno() if quiet_stdout else None
     with show_progress(f"working on {job.snippet}", wait=True) as progress:
-        # these modules take a third of a second to import
-        import_meanwhile("vmapdbg.page.text.run")
+        import_meanwhile("vmapdbg.page.text.run")  # these modules take a third of a second to import
         capture = run_job(job, stdout, progress=progress, shadow=True)
     report_death(capture)
     capture = add_findings(capture)
@@ -189,8 +188,7 @@ def choose_tinygrad(job: Job, given: Patches | None) -> Job:
     else:
         # `python snippet.py` in a checkout imports that checkout if it is on Python's path, as it is for its developers
         if is_checkout(Path.cwd()):
-            tree = fetch_tree(".")
-            job = replace(job, tree=".")
+            job, tree = replace(job, tree="."), fetch_tree(".")
             name = f"the tinygrad of this folder, {tree.title}"
         else:
             tree = find_installed(job.folder)
@@ -213,12 +211,9 @@ def find_installed(folder: Path) -> Tree:
     """Returns the tinygrad that a snippet imports: from its `folder`, else the tool's Python path. Raises Failure."""
     # in the child, the snippet's folder replaces the working directory
     others = [entry for entry in sys.path if Path(entry or os.curdir).resolve() != Path.cwd()]
-    tree = find_imported([str(folder), *others])
-    if tree is None:
-        raise Failure(
-            f"tinygrad is not installed: pip install tinygrad=={TINYGRAD_VERSION} for the patches; to look at another"
-            " one, --tinygrad 0.14.0 (a release or a folder) or --python PATH"
-        )
+    if (tree := find_imported([str(folder), *others])) is None:
+        other = "to look at another one, --tinygrad 0.14.0 (a release or a folder) or --python PATH"
+        raise Failure(f"tinygrad is not installed: pip install tinygrad=={TINYGRAD_VERSION} for the patches; {other}")
     package = tree.folder / "tinygrad"
     if not (package / "tensor.py").is_file():
         raise Failure(f"{package} would be imported as tinygrad, and is none: it has no tensor.py")
@@ -235,8 +230,7 @@ def fetch_tree(name: str) -> Tree:
 
 def check_python(job: Job) -> None:
     """Raises Failure unless the interpreter of --python can run the job."""
-    python = shutil.which(job.python)
-    if python is None:
+    if (python := shutil.which(job.python)) is None:
         raise Failure(f"--python: there is no program {job.python}")
     try:
         done = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, timeout=60, check=False)

@@ -67,8 +67,7 @@ def names(noun: str, known: Collection[str], convert_name: Callable[[str], str] 
 
 
 def _read_node(text: str) -> tuple[int | None, int]:
-    match = re.fullmatch(r"(?:(\d+)/)?(\d+)", text)
-    if match is None:
+    if (match := re.fullmatch(r"(?:(\d+)/)?(\d+)", text)) is None:
         raise ValueError(f"{text!r} is not the number of a node, such as 36, or 55/36 of schedule 55")
     return None if match[1] is None else int(match[1]), int(match[2])
 
@@ -101,14 +100,8 @@ flag = partial(click.option, is_flag=True)
 times = flag("--time", "times", default=None, help="Also run what stays lazy, and time every launch.")
 memory = flag("--memory", default=None, help="Watch the memory: its peak, and what it is made of.")
 strict = flag("--strict", help="Exit with 1 if anything that happened is left over.")
-
-
-def json(help_text: str) -> Decorator:
-    return flag("--json", "as_json", help=help_text)
-
-
-def baseline(help_text: str, **more: Any) -> Decorator:
-    return click.option("--baseline", help=help_text, **more)
+json = partial(flag, "--json", "as_json")
+baseline = partial(click.option, "--baseline")
 
 
 def output(help_text: str, *names: str, required: bool = False) -> Decorator:
@@ -163,8 +156,7 @@ class SnippetCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
             end = args.index("--")
-            ctx.meta[_ARGUMENTS] = tuple(args[end + 1 :])
-            args = args[:end]
+            ctx.meta[_ARGUMENTS], args = tuple(args[end + 1 :]), args[:end]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

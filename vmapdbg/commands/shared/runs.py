@@ -122,10 +122,9 @@ def choose_baseline(job: Job) -> str:
     """Returns the default baseline: no patches, or the last commit of a changed checkout. Raises Failure if neither."""
     if job.patches is not None:
         return "none"
-    if job.tree and parse_name(job.tree).revision is None:
-        commit = fetch_tree(job.tree).commit
-        if commit is not None and commit.endswith("-dirty"):
-            return "@HEAD"
+    is_checkout = job.tree and parse_name(job.tree).revision is None
+    if is_checkout and (fetch_tree(job.tree).commit or "").endswith("-dirty"):
+        return "@HEAD"
     raise Failure("compared with what? --baseline=0.13.0 (a release), @REVISION or PATH (this tinygrad is observed)")
 
 
@@ -136,10 +135,9 @@ def baseline_of(job: Job, baseline: str) -> Job:
     try:
         patches = parse_patches(baseline)
     except PatchError as no_patches:
-        name = baseline
-        if baseline.startswith("@") and job.tree:
-            # a revision of the checkout that the job uses
-            name = f"{job.tree.rpartition('@')[0] or job.tree}{baseline}"
+        # `@REVISION`: of the checkout that the job uses
+        checkout = (job.tree.rpartition("@")[0] or job.tree) if baseline.startswith("@") else ""
+        name = f"{checkout}{baseline}"
         try:
             fetch_tree(name)
         except TreeError as no_tree:

@@ -33,9 +33,8 @@ class Settings:
         """Returns the codes that lint looks for; `select` and `ignore` come from the command line."""
         from vmapdbg.lint import CODES
 
-        selected = select or self.select or CODES
         ignored = ignore or self.ignore or ()
-        return [code for code in selected if code not in ignored]
+        return [code for code in select or self.select or CODES if code not in ignored]
 
 
 @functools.cache
@@ -43,8 +42,7 @@ def find_settings(snippet: str) -> Settings:
     """Returns the settings for a snippet, the same each time: the snippet may delete its folder. Raises Failure."""
     for folder in Path(snippet).absolute().parents:
         file = folder / "pyproject.toml"
-        table = _read_table(file)
-        if table is not None:
+        if (table := _read_table(file)) is not None:
             return _build(table, file)
     return Settings()
 

@@ -18,8 +18,7 @@ _STDIN = "-"
 
 def make_folder() -> Path:
     """Creates and returns the state folder of the working directory. Raises OSError, RuntimeError without a home."""
-    # it takes time to import
-    import hashlib
+    import hashlib  # it takes time to import
 
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state", "vmapdbg")
     folder = state / hashlib.sha256(os.fsencode(Path.cwd())).hexdigest()[:16]

@@ -1,8 +1,6 @@
-"""Runs a module of vmapdbg: `python child.py MODULE ARGUMENT...`.
-
-The interpreter may be the user's project's, without vmapdbg. It gets only this package: others that the project lacks
-stay missing. The working directory is not on the path: a `json.py` there is the user's, and nothing imports it unasked.
-"""
+"""Runs a module of vmapdbg: `python child.py MODULE ARGUMENT...`. The interpreter may be the user's project's, without
+vmapdbg. It gets only this package: others that the project lacks stay missing. The working directory is not on the
+path: a `json.py` there is the user's, and nothing imports it unasked."""
 
 import importlib
 import os
@@ -22,8 +20,7 @@ def main() -> None:
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except StoreError:
-        # the tool says so
-        sys.exit(UNWRITTEN)
+        sys.exit(UNWRITTEN)  # the tool says so
 
 
 if __name__ == "__main__":

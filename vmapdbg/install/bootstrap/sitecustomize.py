@@ -1,7 +1,5 @@
 """Installs the overlay when Python starts, or observes its tinygrad, then runs the sitecustomize that this file hides.
-
-`child_environment` puts this folder on PYTHONPATH: workers (pytest-xdist, BEAM search) get the same tinygrad.
-"""
+`child_environment` puts this folder on PYTHONPATH: workers (pytest-xdist, BEAM search) get the same tinygrad."""
 
 import os
 import sys

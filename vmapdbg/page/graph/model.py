@@ -41,8 +41,7 @@ class GraphNode:
     `id` is the id in the SVG: `node7` is node 7 of the capture, `bufferize7` its BUFFERIZE, `kernel0` a kernel.
     `kind` chooses the shape. `lines` are the label, title first. `members` are the ids of the capture's nodes that it
     shows. `scope` is the id of its cluster. `alert` draws it in red. `realized` fills it. `weight` from 0 to 1 shades
-    it by its share of the work.
-    """
+    it by its share of the work."""
 
     id: str
     kind: str
@@ -111,6 +110,11 @@ class Graph:
         """Whether its nodes are the rows of a table."""
         return bool(self.nodes) and all(node.kind in ("row", "row-head") for node in self.nodes)
 
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The ends of each edge: tail and head."""
+        return [(edge.tail, edge.head) for edge in self.edges]
+
     def count_drawn(self) -> int:
         """Returns how many nodes show nodes of the capture (or kernels and buffers)."""
         not_counted = _NOT_COUNTED.get(self.stage, frozenset())
@@ -120,20 +124,22 @@ class Graph:
 # *** rows
 
 
-def connect_nodes(graph: Graph) -> tuple[dict[str, dict[str, None]], dict[str, dict[str, None]]]:
-    """Returns what each node reads, and what reads each node: `tails` and `heads`, in the order of the edges."""
-    tails: dict[str, dict[str, None]] = {node.id: {} for node in graph.nodes}
-    heads: dict[str, dict[str, None]] = {node.id: {} for node in graph.nodes}
-    for edge in graph.edges:
-        if edge.tail != edge.head:
-            tails[edge.head][edge.tail] = None
-            heads[edge.tail][edge.head] = None
+Links = dict[str, dict[str, None]]
+
+
+def connect_nodes(names: Collection[str], pairs: Iterable[tuple[str, str]]) -> tuple[Links, Links]:
+    """Returns what each node reads, and what reads each: `tails` and `heads`, in the order of the (tail, head)."""
+    tails, heads = ({name: dict[str, None]() for name in names} for _ in range(2))
+    for tail, head in pairs:
+        if tail != head:
+            tails[head][tail] = None
+            heads[tail][head] = None
     return tails, heads
 
 
 def measure_ranks(graph: Graph) -> dict[str, int]:
     """Returns the row of each node: every edge points down, and a node is as far down as its readers allow."""
-    tails, heads = connect_nodes(graph)
+    tails, heads = connect_nodes([node.id for node in graph.nodes], graph.pairs)
     order = sort_names(tails, heads)
     highest, lowest = dict[str, int](), dict[str, int]()
     for name in order:
@@ -166,11 +172,8 @@ def sort_names(tails: Mapping[str, Collection[str]], heads: Mapping[str, Collect
 def measure_steps(graph: Graph, centre: Iterable[str]) -> dict[str, int]:
     """Returns how many edges each connected node is from `centre`, either way, near nodes first. A step to a BUFFERIZE
     does not count. In a table, the next row is one step away."""
-    pairs = [(edge.tail, edge.head) for edge in graph.edges]
-    if graph.is_table:
-        pairs = list(pairwise(node.id for node in graph.nodes[1:]))
     near: dict[str, list[str]] = defaultdict(list)
-    for tail, head in pairs:
+    for tail, head in pairwise(node.id for node in graph.nodes[1:]) if graph.is_table else graph.pairs:
         near[tail].append(head)
         near[head].append(tail)
     free = {node.id for node in graph.nodes if node.kind in BUFFERIZES}

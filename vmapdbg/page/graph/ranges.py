@@ -30,27 +30,21 @@ def build_range_graph(pair: DrawnPair, level: int, title: str) -> Graph:
         makers = (folding.of.get(source) for item in group.items for source in item.src)
         edges += [GraphEdge(names[maker], nodes[-1].id) for maker in makers if maker is not None]
     graph = Graph("ranges", title, tuple(nodes), tuple(edges), (), (), pair.range_colours, folding.folded)
-    if level:
-        graph = fold_nodes(graph, pair)
-    return _lay_out(graph)
+    return _lay_out(fold_nodes(graph, pair) if level else graph)
 
 
 def _lay_out(graph: Graph) -> Graph:
     table: list[Sequence[str]] = [HEADS]
     for node in graph.nodes:
-        if node.kind in ("repeat", "optimizer"):
-            table.append((str(node.members[-1]), node.lines[0], "", node.lines[1], "", "", "", ""))
-        else:
-            table.append(node.lines)
+        is_box = node.kind in ("repeat", "optimizer")
+        table.append((str(node.members[-1]), node.lines[0], "", node.lines[1], *[""] * 4) if is_box else node.lines)
     columns = zip(*table, strict=True)
     widths = [min(most, max(map(len, column))) for most, column in zip(_WIDEST, columns, strict=True)]
-    lines: list[str] = []
-    for row in table:
-        cells = (shorten(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True))
-        lines.append("  ".join(cells).rstrip())
+    rows = ((shorten(*cell).ljust(cell[1]) for cell in zip(row, widths, strict=True)) for row in table)
+    lines = ["  ".join(row).rstrip() for row in rows]
     head = GraphNode("head", "row-head", (lines[0],), "the columns")
-    rows = [replace(node, kind="row", lines=(line,)) for node, line in zip(graph.nodes, lines[1:], strict=True)]
-    return replace(graph, nodes=(head, *rows), edges=())
+    nodes = (replace(node, kind="row", lines=(line,)) for node, line in zip(graph.nodes, lines[1:], strict=True))
+    return replace(graph, nodes=(head, *nodes), edges=())
 
 
 def _list_cells(group: Group, drawn: DrawnSchedule) -> tuple[str, ...]:

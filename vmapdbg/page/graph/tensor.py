@@ -63,17 +63,9 @@ class _Draft:
         self.groups = {group.key: group for group in folding.groups}
         self.items = {item.key: item for group in folding.groups for item in group.items}
         self.scopes: dict[tuple[str, ...], str] = {}
-        self._draw()
-
-    def name_scope(self, path: tuple[str, ...]) -> str | None:
-        """Returns the id of a scope's cluster. Makes the cluster and the clusters around it."""
-        for depth in range(1, len(path) + 1):
-            self.scopes.setdefault(path[:depth], f"scope-{len(self.scopes)}")
-        return self.scopes.get(path)
-
-    def _draw(self) -> None:
-        for group in self.folding.groups:
-            last, drawn = group.last, self.pair.side_of(group.last.mark)
+        self.seen: set[tuple[str, str, str]] = set()  # tail, head and label of the edges between nodes
+        for group in folding.groups:
+            last, drawn = group.last, pair.side_of(group.last.mark)
             realized = last.is_realized and group.kind != "index"
             scope = self.name_scope(last.path)
             label, tooltip, members = make_label(group, drawn), make_tooltip(group, drawn), list_ids(group)
@@ -81,11 +73,16 @@ class _Draft:
             self.nodes.append(model.GraphNode(name, kind, label, tooltip, members, scope, last.mark, realized=realized))
             for buffer in self._list_drawn(last):
                 self._draw_buffer(buffer, last)
-        seen: set[tuple[str, str, str]] = set()
-        for group in self.folding.groups:
+        for group in folding.groups:
             for item in group.items:
                 for source in dict.fromkeys(item.src):
-                    self._draw_edge(source, item, group, seen)
+                    self._draw_edge(source, item, group)
+
+    def name_scope(self, path: tuple[str, ...]) -> str | None:
+        """Returns the id of a scope's cluster. Makes the cluster and the clusters around it."""
+        for depth in range(1, len(path) + 1):
+            self.scopes.setdefault(path[:depth], f"scope-{len(self.scopes)}")
+        return self.scopes.get(path)
 
     def _list_drawn(self, item: items.Item) -> list[items.BufferMark]:
         return [b for b in item.buffers if self.with_removed or b.kept or b.mark != model.COMMON or b.lost]
@@ -100,7 +97,7 @@ class _Draft:
         self.nodes.append(model.GraphNode(name, kind, label, tooltip, (bufferize.node,), scope, mark, alert=lost))
         self.edges.append(model.GraphEdge(name_node(item), name, "", tooltip, kind, mark))
 
-    def _draw_edge(self, source: str, reader: items.Item, group: items.Group, seen: set[tuple[str, str, str]]) -> None:
+    def _draw_edge(self, source: str, reader: items.Item, group: items.Group) -> None:
         key = self.folding.of.get(source)
         if key is None or key == group.key:
             return
@@ -111,8 +108,8 @@ class _Draft:
         asked, has_ranges = reader.node.in_ranges, maker.kind not in ("input", "index")
         differs = not has_ranges or asked != maker.items[0].node.in_ranges or item.buffers
         label = ", ".join(asked or ()) if differs else ""
-        if (tail, head, label) not in seen:
-            seen.add((tail, head, label))
+        if (tail, head, label) not in self.seen:
+            self.seen.add((tail, head, label))
             mark = reader.mark if item.mark == model.COMMON else item.mark
             tip = f"{item.node.op} {item.node.id} read with {join_ranges(asked)} by {reader.node.op} {reader.node.id}"
             self.edges.append(model.GraphEdge(tail, head, fold.shorten(label, 36), tip, kind, mark))
@@ -163,26 +160,16 @@ def make_label(group: items.Group, drawn: items.DrawnSchedule) -> tuple[str, ...
     title = [f"{sign}{node.id} {node.op}" + (f" {fold.shorten(node.arg, 24)}" if has_arg else "")]
     title += [_count_ops(ops[:-1])] * (len(ops) > 1)
     then, now = group.last.decisions
-    decisions = [now] * (node.realized is not None)
-    if now != then:
-        decisions = [f"- {then}", f"+ {now}"]
-    return (*title, *_label_value(group, drawn), *decisions)
+    decisions = [now] * (node.realized is not None) if now == then else [f"- {then}", f"+ {now}"]
+    place = fold.shorten(drawn.places.format(node.line, brief=True), 30)
+    value = f"{fold.shorten(f'{format_shape(node.shape)} {node.dtype}')}  {place}".strip()
+    constants = fold.shorten("const " + ", ".join(group.constants)) if group.constants else ""
+    return (*title, *filter(None, [value, constants, star_ranges(group.last.ambient)]), *decisions)
 
 
 def _count_ops(ops: Iterable[str]) -> str:
     """Returns `with 2 MUL, ADD`: which ops there are and how many of each, the most frequent first."""
     return fold.shorten(f"with {join_counted(Counter(ops).most_common())}")
-
-
-def _label_value(group: items.Group, drawn: items.DrawnSchedule) -> list[str]:
-    node = group.last.node
-    place = drawn.places.format(node.line, brief=True)
-    value = fold.shorten(f"{format_shape(node.shape)} {node.dtype}")
-    lines = [f"{value}  {fold.shorten(place, 30)}".strip()]
-    if group.constants:
-        lines.append(fold.shorten("const " + ", ".join(group.constants)))
-    lines.append(star_ranges(group.last.ambient))
-    return [line for line in lines if line]
 
 
 def star_ranges(names: Iterable[str]) -> str:

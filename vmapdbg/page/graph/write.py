@@ -54,12 +54,11 @@ def write_graph(
     drawing = Drawing(pair, import_module(f"vmapdbg.page.graph.{stage}").STAGE, around, depth, fold, notes)
     if kind in PICTURES:
         write_output(target, drawing.draw(kind))
-    else:
-        level = drawing.list_levels()[0]
-        graph = drawing.build(level)
-        notes += drawing.list_notes(graph, level)
-        text = write_dot(graph) if kind == "dot" else dump_document(replace(graph, notes=tuple(notes)))
-        write_output(target, text)
+        return notes
+    level = drawing.list_levels()[0]
+    graph = drawing.build(level)
+    notes += drawing.list_notes(graph, level)
+    write_output(target, write_dot(graph) if kind == "dot" else dump_document(replace(graph, notes=tuple(notes))))
     return notes
 
 
@@ -73,10 +72,8 @@ def find_format(path: Path) -> str:
 
 def _choose_schedule(capture: Capture, index: int | None) -> tuple[DrawnSchedule, list[str]]:
     if not capture.schedules:
-        message = f"{capture.snippet} made no schedule to draw"
-        if capture.error is not None:
-            message += f": {_format_error(capture.error)}"
-        raise GraphError(message)
+        why = "" if capture.error is None else f": {_format_error(capture.error)}"
+        raise GraphError(f"{capture.snippet} made no schedule to draw{why}")
     if index is not None:
         if not 0 <= index < len(capture.schedules):
             raise GraphError(f"there is no schedule {index}: the schedules are 0 to {len(capture.schedules) - 1}")
@@ -87,11 +84,9 @@ def _choose_schedule(capture: Capture, index: int | None) -> tuple[DrawnSchedule
         scopes = sum(item.vmap for item in schedule.ranges)
         return bool(schedule.kernels), scopes, sum(k.executed_ops for k in schedule.kernels), schedule.index
 
-    chosen = max(capture.schedules, key=interest)
-    notes: list[str] = []
-    if len(capture.schedules) > 1:
-        notes.append(f"schedule {chosen.index} of {len(capture.schedules)}: --schedule N draws another one")
-    return DrawnSchedule(capture, chosen), notes
+    chosen, count = max(capture.schedules, key=interest), len(capture.schedules)
+    note = f"schedule {chosen.index} of {count}: --schedule N draws another one"
+    return DrawnSchedule(capture, chosen), [note] * (count > 1)
 
 
 def _format_error(error: SnippetError) -> str:
@@ -135,9 +130,8 @@ class Drawing:
         after = self.pair.after
         capture, number = after.capture, after.schedule.index
         title = f"{capture.snippet}   {self.stage.title} of schedule {number}, target {capture.target}"
-        if self.pair.before is not self.pair.after:
-            title += "   - before, + after"
-        graph = self.stage.build(self.pair, level, title)
+        sides = "   - before, + after" * (self.pair.before is not after)
+        graph = self.stage.build(self.pair, level, title + sides)
         self.drawn = graph.count_drawn()
         # a table has no outputs
         if self.around is None and (self.depth is None or graph.is_table):
@@ -198,12 +192,10 @@ class Drawing:
             if not self.is_too_much(graph) and len(graph.nodes) <= self.stage.pleasant:
                 yield graph, level, 0.0, ""
         graph = self.build(last)
-        why, where = "be too much to look at", "the outputs"
+        why, where = "be too much to look at", "the outputs" if self.around is None else f"node {self.around}"
         if not self.is_too_much(graph):
             yield graph, last, 0.0, ""
             why = "take too long"
-        if self.around is not None:
-            where = f"node {self.around}"
         nearest = list(self._measure_steps(graph))
         # wait longer for the smallest: on a busy machine the start of the layout alone takes seconds
         for most, least_seconds in ((self.stage.most, 2.0), (_SMALL_PART, 15.0)):
@@ -237,6 +229,4 @@ class Drawing:
 
 def _keep_near(graph: Graph, names: list[str]) -> Graph:
     """Returns the part of a graph that has these nodes, of a table also the head."""
-    if graph.is_table:
-        names = [graph.nodes[0].id, *names]
-    return keep_nodes(graph, names)
+    return keep_nodes(graph, [graph.nodes[0].id, *names] if graph.is_table else names)

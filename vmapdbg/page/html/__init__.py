@@ -6,5 +6,4 @@
     nodes.py    explanations of kernels and nodes, as compact data
     drawing.py  the graph of each schedule as SVG, and what is inside its boxes
 
-Python makes all that it can; our script (`page.js`, no library) links, searches and zooms.
-"""
+Python makes all that it can; our script (`page.js`, no library) links, searches and zooms."""

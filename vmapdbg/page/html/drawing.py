@@ -29,10 +29,8 @@ _MOST_DRAWN = 160
 """Of a drawing with more boxes, however it is folded, only those with the most work are drawn."""
 _MOST_INSIDE = 400
 """So many boxes are drawn inside other boxes. Boxes beyond that cannot be opened."""
-_MARKS = dict.fromkeys(("changed", "fused-from", "split-into"), "changed") | {
-    "only-before": "gone",
-    "only-after": "new",
-}
+_CHANGED = dict.fromkeys(("changed", "fused-from", "split-into"), "changed")
+_MARKS = _CHANGED | {"only-before": "gone", "only-after": "new"}
 """The CSS class of a box, by the status of its kernel."""
 
 
@@ -101,10 +99,8 @@ def _name_schedule(view: View, pair: ScheduleDiff) -> str:
     title = f"schedule {pair.index}"
     if not view.is_pair:
         return title + format_known(" and {} like it", len(find_distinct(view.after)[pair.index]) or None)
-    if pair.after is None:
-        return f"{title}, only before"
-    if pair.before is None:
-        return f"{title}, only after"
+    if pair.after is None or pair.before is None:
+        return f"{title}, only {'before' if pair.after is None else 'after'}"
     return title + format_known(", before {}", None if pair.before == pair.after else pair.before)
 
 
@@ -169,8 +165,7 @@ class _Drawer:
 def _plan_parts(graph: Graph, pair: DrawnPair) -> list[tuple[DrawingPart, Graph]]:
     """Returns the parts of a schedule with what each draws: the whole first, then the inside of boxes."""
     planned, left = list[tuple[DrawingPart, Graph]](), _MOST_INSIDE
-    # title, graph and outer part of each part
-    waiting = [("all", graph, 0)]
+    waiting = [("all", graph, 0)]  # title, graph and outer part of each part
     for number, (title, whole, outer) in enumerate(waiting):
         made, notes = _fold(whole, pair)
         folded = made.graph

@@ -183,8 +183,7 @@ def _join_lines(lines: Iterable[CodeLine]) -> str:
 
 def _pair_lines(before: Sequence[CodeLine], after: Sequence[CodeLine], names: Collection[str]) -> list[CodeRow]:
     """Pairs equal and similar lines, and leaves out equal lines far from any change. `names` are the kernels' names."""
-    rows: list[CodeRow] = []
-    left, right = iter(before), iter(after)
+    rows, left, right = list[CodeRow](), iter(before), iter(after)
     for pair in align_sources(_join_lines(before), _join_lines(after), names):
         one = None if pair.before is None else next(left, None)
         other = None if pair.after is None else next(right, None)
@@ -194,16 +193,13 @@ def _pair_lines(before: Sequence[CodeLine], after: Sequence[CodeLine], names: Co
         rows.append(CodeRow(one, other, pair.is_same))
     changed = [number for number, row in enumerate(rows) if not row.same]
     shown = list(keep_near(rows, changed, _AROUND))
-    end = min(max(changed, default=-1) + _AROUND + 1, len(rows))
-    if end < len(rows):
-        shown.append(CodeRow(gap=len(rows) - end))
-    return shown
+    gap = len(rows) - (max(changed, default=-1) + _AROUND + 1)
+    return [*shown, CodeRow(gap=gap)] if gap > 0 else shown
 
 
 def _split_marks(text: str, marks: Sequence[MarkedSpan]) -> list[Part]:
     """A line in parts, with the class `mk` for what changed. It has no other colours: two kinds are too many."""
-    parts: list[Part] = []
-    end = 0
+    parts, end = list[Part](), 0
     for start, stop in marks:
         parts += [("", text[end:start]), ("mk", text[start:stop])]
         end = stop

@@ -32,9 +32,8 @@ class Texts:
 
     def number(self, text: str) -> int:
         if text not in self.numbers:
-            self.numbers[text] = len(self.numbers)
             self.size += len(text)
-        return self.numbers[text]
+        return self.numbers.setdefault(text, len(self.numbers))
 
 
 def name_node(key: NodeKey) -> str:
@@ -127,13 +126,12 @@ class Explainer:
             schedule = self.schedules[shown.side][shown.key[0]]
             node = index_of(schedule).nodes[shown.key[1]]
             made = index_of(schedule).bufferizes.get(node.id)
-            outcome = made.outcome if made is not None else ""
-            title, steps = -1, None
+            outcome, title, steps = "" if made is None else made.outcome, -1, None
             if outcome or node.realized is not None or texts.size < most:
                 title, steps = _say(explain_node(schedule, node), texts)
                 steps = self._join_steps(steps, self._twins.get(name), texts)
-            line = self.view.name_line(node.line or "") if shown.side == "before" else node.line or ""
-            number = lines.get(line, -1)
+            line = node.line or ""
+            number = lines.get(self.view.name_line(line) if shown.side == "before" else line, -1)
             # `ADD  (4, 5)  float  softmax`
             words = (node.op, format_shape(node.shape), format_known("{}", node.dtype), node.method)
             what = texts.number("  ".join(filter(None, words)))

@@ -66,9 +66,7 @@
     if (isChosen) element.classList.add("chosen");
   }
 
-  function clearMarks() {
-    all(".lit").forEach((element) => element.classList.remove("lit", "chosen"));
-  }
+  const clearMarks = () => all(".lit").forEach((element) => element.classList.remove("lit", "chosen"));
 
   function clear() {
     clearMarks();
@@ -194,14 +192,13 @@
     shown().filter((other) => other !== sheet).forEach(scrollToLit);
   }
 
-  function showPicture(number) {
-    all(".drawing").forEach((drawing, position) => { drawing.hidden = position !== number; });
-    if ($("schedule")) $("schedule").value = String(number);
-  }
-
+  const showOnly = (elements, number) => elements.forEach((element, position) => { element.hidden = position !== number; });
   // part 0 of a figure is the whole drawing, each other part is the inside of a box
-  function openPart(figure, number) {
-    all(".part", figure).forEach((part, position) => { part.hidden = position !== number; });
+  const openPart = (figure, number) => showOnly(all(".part", figure), number);
+
+  function showPicture(number) {
+    showOnly(all(".drawing"), number);
+    if ($("schedule")) $("schedule").value = String(number);
   }
 
   // `opener` is a box, or the button that leads out of its inside

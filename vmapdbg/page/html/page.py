@@ -52,13 +52,9 @@ def render_report(
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     # load nothing, and use only our script and style
     sources = f"style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'"
+    loader = PackageLoader("vmapdbg.page.html", "")
     environment = Environment(
-        loader=PackageLoader("vmapdbg.page.html", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_clean,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, finalize=_clean, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= _FILTERS  # pyright: ignore[reportUnknownMemberType]
     return environment.get_template("page.html.jinja").render(
@@ -158,15 +154,13 @@ class Report:
 
     def count_schedules(self) -> int:
         """Returns how many different schedules one run has, or how many schedules changed between two."""
-        if self.is_pair:
-            return sum(not pair.is_empty for pair in self.view.schedules)
-        return len(find_distinct(self.after))
+        changed = sum(not pair.is_empty for pair in self.view.schedules)
+        return changed if self.is_pair else len(find_distinct(self.after))
 
     def list_sections(self) -> Iterator[tuple[str, str]]:
         """Yields title and text of each part without a drawing: of the overview, then of each schedule."""
         overview = Overview(self.view, self.page)
-        # the lines of one run are in its tree
-        overview.add_lines() if self.is_pair else overview.add_methods()
+        overview.add_lines() if self.is_pair else overview.add_methods()  # the lines of one run are in its tree
         yield f"What {'lines' if self.is_pair else 'methods of Tensor'} cost", self._take_text()
         overview.add_rules()
         yield "Why there are buffers", self._take_text()

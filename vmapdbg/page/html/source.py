@@ -64,11 +64,9 @@ class LineNotes:
 def collect_notes(view: View) -> dict[str, LineNotes]:
     """Returns the notes of each line by its name after. The lines of after come first."""
     costs = {row.name: row for row in pair_costs(view, "line")}
-    names = [*list_places(view.after), *map(view.name_line, list_places(view.before))]
-    notes: dict[str, LineNotes] = {}
-    for line in names:
-        if line not in notes:
-            notes[line] = LineNotes(len(notes), line, costs.get(line) or CostRow(line, Cost(), Cost()))
+    names = dict.fromkeys([*list_places(view.after), *map(view.name_line, list_places(view.before))])
+    rows = (costs.get(line) or CostRow(line, Cost(), Cost()) for line in names)
+    notes = {row.name: LineNotes(number, row.name, row) for number, row in enumerate(rows)}
     for row in count_rules(view, by_line=True):
         # of two runs only changes
         if row.line and not (view.is_pair and row.before.nodes == row.after.nodes):
@@ -123,8 +121,7 @@ def view_files(
         if file.name == snippets[1] and snippets[0] in left:
             other = left.pop(snippets[0])
         yield _view(other or file, file, notes)
-    for file in left.values():
-        yield _view(file, file, notes)
+    yield from (_view(file, file, notes) for file in left.values())
 
 
 def _view(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes]) -> SourceView:
@@ -143,9 +140,8 @@ def _list_lines(before: SourceFile, after: SourceFile, notes: Mapping[str, LineN
     old, new = split_code(before.text, "python"), split_code(after.text, "python")
     texts = _split_lines(before.text), _split_lines(after.text)
     for tag, start, end, start_after, end_after in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
-        rows, kind = iter(range(start + 1, end + 1)), "same"
-        if tag != "equal":
-            kind = "added"
+        rows, kind = iter(range(start + 1, end + 1)), "same" if tag == "equal" else "added"
+        if kind == "added":
             for row in rows:
                 # the notes of an edited line are at its new place
                 note = None if before.name == after.name else notes.get(f"{before.name}:{row}")
