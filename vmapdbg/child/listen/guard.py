@@ -50,7 +50,7 @@ def guard(part: str, around: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return around(run, *args, **kwargs)
             except Exception as error:
-                if error in errors or isinstance(error, OverlayError):
+                if any(error is one for one in errors) or isinstance(error, OverlayError):
                     raise
                 leave_out(part, error)
             if errors:
