@@ -104,9 +104,11 @@ def try_stock(job: Job, capture: Capture, report: CheckReport) -> CheckReport:
         _, plain, _ = check_job(replace(job, patches=frozenset()))
         runs = {(check.schedule, check.line): check.failed is None for check in plain.schedules}
         failed -= {number for number in failed if any(r.vmap for r in capture.schedules[number].ranges)}
-        stock = (replace(check, stock_runs=runs.get((check.schedule, check.line))) for check in report.schedules)
-        pairs = zip(report.schedules, stock, strict=True)
-        return replace(report, schedules=tuple(new if old.schedule in failed else old for old, new in pairs))
+        checks = list(report.schedules)
+        for number, check in enumerate(checks):
+            if check.schedule in failed:
+                checks[number] = replace(check, stock_runs=runs.get((check.schedule, check.line)))
+        return replace(report, schedules=tuple(checks))
     return report
 
 

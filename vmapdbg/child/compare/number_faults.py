@@ -4,12 +4,14 @@ proof: without it, outputs are right, or others. Runs in the process that compar
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from operator import or_
 
 import numpy as np
@@ -59,14 +61,24 @@ class Suspect:
 
     def describe(self, graph: OpGraph, slot: int, outputs: int, kind: NumberFaultKind, error: float = 1) -> NumberFault:
         """Returns the fault. `error` is the largest error of an output, divided by the output's largest element."""
-        node, place, origin = graph.nodes[slot], _find_first(self.is_faulty), graph.origins.get(slot, (None, None))
-        op, terms = node.op, 0
-        if op == "reduce":
-            op, terms = f"reduce {node.arg[0]}", roundings_of(graph, node)
-        got = make_plain(self.value.numbers[place])
-        expected = None if self.should is None else make_plain(self.should.numbers[place])
-        counts = terms, int(self.is_faulty.sum()), self.is_faulty.size, count_digits(error)
-        return NumberFault(kind, outputs, op, node.dtype, *origin, place, got, expected, self.operands, *counts)
+        node, place = graph.nodes[slot], _find_first(self.is_faulty)
+        line, method = graph.origins.get(slot, (None, None))
+        return NumberFault(
+            kind=kind,
+            outputs=outputs,
+            op=f"reduce {node.arg[0]}" if node.op == "reduce" else node.op,
+            dtype=node.dtype,
+            line=line,
+            method=method,
+            index=place,
+            got=make_plain(self.value.numbers[place]),
+            expected=None if self.should is None else make_plain(self.should.numbers[place]),
+            operands=self.operands,
+            terms=roundings_of(graph, node) if node.op == "reduce" else 0,
+            faulty=int(self.is_faulty.sum()),
+            total=self.is_faulty.size,
+            digits=count_digits(error),
+        )
 
 
 def count_digits(error: float) -> float:
@@ -267,8 +279,11 @@ def find_lost_digits(graph: OpGraph, read: ReadContents, outputs: Mapping[int, f
         numbers = settle(suspect.should.numbers, graph.nodes[slot].dtype)
         mended = Evaluator(graph, read, given={slot: RangedArray(numbers, suspect.should.ranges)}).evaluate_all(roots)
         if better := sum(error is not None for error in _compare_all(graph, roots, mended, exact)):
-            edits = tuple(_try_edits(graph, read, slot, roots, exact, clock))
-            return replace(suspect.describe(graph, slot, better, "lost-digits", worst), edits=edits)
+            fault, edits = suspect.describe(graph, slot, better, "lost-digits", worst), list[NumberEdit]()
+            with contextlib.suppress(Unknown):  # the op is known, also if to try edits takes too long
+                for edit in _try_edits(graph, read, slot, roots, exact, clock):
+                    edits.append(edit)
+            return replace(fault, edits=tuple(edits))
     # the reference sums in double precision: a device that adds in the dtype of the sum loses more
     sums = [slot for slot in graph.reach(roots) if _adds_narrow(graph.nodes[slot])]
     slot = max(sums, key=lambda one: _find_sum_error(graph, one), default=None)
@@ -314,7 +329,7 @@ def _try_edits(
     if (digits := measure({slot: RangedArray(settle(wide.numbers, node.dtype), wide.ranges)})) is not None:
         yield NumberEdit(kind, digits)
     if node.op in _SUMS:
-        for one in sorted(filter(partial(_is_shared, graph), graph.reach([slot])), reverse=True)[:_MOST_SHARED]:
+        for one in _list_shared(graph, slot):
             for axes in _list_axes(graph, slot, one):
                 centred = _subtract_mean(graph, read, one, axes, roots, exact)
                 if centred is not None and (digits := measure({one: centred})) is not None:
@@ -359,10 +374,14 @@ def _widen(graph: OpGraph, slot: int, dtype: NumberEditKind) -> OpGraph:
     return replace(graph, nodes=nodes)
 
 
-def _is_shared(graph: OpGraph, slot: int) -> bool:
-    """Whether several nodes read a tensor of floats."""
-    node = graph.nodes[slot]
-    return is_float(node.dtype) and bool(node.shape) and sum(slot in other.src for other in graph.nodes) > 1
+def _list_shared(graph: OpGraph, slot: int) -> list[int]:
+    """Returns tensors of floats that a node depends on and that several nodes read: the nearest first."""
+    readers = Counter(source for node in graph.nodes for source in {*node.src})
+    nodes = graph.nodes
+    shared = [
+        one for one in graph.reach([slot]) if readers[one] > 1 and nodes[one].shape and is_float(nodes[one].dtype)
+    ]
+    return sorted(shared, reverse=True)[:_MOST_SHARED]
 
 
 def _adds_narrow(node: OpNode) -> bool:

@@ -300,10 +300,18 @@ class ScheduleChecker:
         comparison, stale = self.compare(graph, held.slot, got, right), None
         if meant is not None and comparison.status == "wrong":
             stale = _stale_reader(meant)
-        number = number if held.part_of is None else held.part_of
-        check = result.OutputCheck(number=number, shape=right.shape, dtype=right.dtype, comparison=comparison)
-        check = replace(check, of=held.kind, is_written=held.is_written, stale=stale, line=held.line)
-        return replace(check, writer=writer and writer.kernel, writer_node=writer and writer.node)
+        return result.OutputCheck(
+            number=number if held.part_of is None else held.part_of,
+            shape=right.shape,
+            dtype=right.dtype,
+            comparison=comparison,
+            of=held.kind,
+            is_written=held.is_written,
+            writer=writer and writer.kernel,
+            writer_node=writer and writer.node,
+            stale=stale,
+            line=held.line,
+        )
 
 
 def _repeat(array: Array, copies: int) -> Array:

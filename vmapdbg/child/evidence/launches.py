@@ -87,8 +87,7 @@ class LiveTensors:
     def list_overlapping(self, buffer: Any) -> Iterator[UOp]:
         """Yields the BUFFERs of Tensors that have a part of the memory of a buffer."""
         for memory in self._list_held(buffer.base):
-            parts = [_bytes_of(one) for one in evidence.list_parts(memory.buffer) if one.base is buffer.base]
-            if any(_do_overlap(_bytes_of(buffer), part) for part in parts):
+            if any(_share(buffer, part) for part in evidence.list_parts(memory.buffer)):
                 yield memory
 
     def before_write(self, buffer: Any) -> None:
@@ -189,10 +188,11 @@ class LaunchKeeper:
             return
         output.ensure_allocated()
         is_held = self.live is None or any(self.live.list_overlapping(output))
-        if all(part.writer is not None for part in self._find_overlapping(output)) and not is_held:
+        known = self._parts.get(output.base, {})
+        shared = [place for place in known if _do_overlap(_bytes_of(output), place)]
+        if all(known[place].writer is not None for place in shared) and not is_held:
             fill(output)
-            known = self._parts.get(output.base, {})
-            for place in [place for place in known if _do_overlap(_bytes_of(output), place)]:
+            for place in shared:
                 del known[place]
 
     def _keep_planned(self, index: int, buffers: Sequence[Any]) -> None:

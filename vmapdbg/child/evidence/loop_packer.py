@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from vmapdbg.child.evidence.packer import CannotPack, Contents, Packer, UOp
+from vmapdbg.child.listen.launches import drop_variables
 from vmapdbg.child.listen.releases import find_under, kernel_of
 from vmapdbg.child.program.interpret import run_kernel
 from vmapdbg.child.program.linear_reader import list_stored
@@ -104,7 +105,7 @@ class LoopPacker(Packer):
                 target, value = write.src[:2]
                 found += [value, *target.src[1:]]
             else:
-                found += map(find_base, list_arguments(launch[1]))
+                found += map(find_base, drop_variables(launch[1]))
         return list(dict.fromkeys(found))
 
     # *** one node
@@ -159,7 +160,7 @@ class LoopPacker(Packer):
 
     def _add_launch(self, ast: UOp, given: Sequence[UOp], base: UOp, memory: int) -> int:
         """Adds the contents of memory after a kernel ran."""
-        arguments = list_arguments(given)
+        arguments = drop_variables(given)
         buffers, buffer = list(map(find_buffer, arguments)), find_buffer(base)
         if buffer not in buffers:
             raise CannotPack("a kernel does not get the buffer that is looked at after it")
@@ -186,11 +187,6 @@ def find_writes(after: UOp) -> list[UOp]:
     """Returns the STOREs to indices, and the launches of kernels, that an AFTER comes after; none in a tensor graph."""
     ends = [find_under(last, {"END", "BARRIER"}) for last in after.src[1:]]
     return [u for u in ends if kernel_of(u) is not None or (u.op.name == "STORE" and u.src[0].op.name == "INDEX")]
-
-
-def list_arguments(given: Sequence[UOp]) -> list[UOp]:
-    """Returns the buffers among what a kernel is called with, in order."""
-    return [u for u in given if u.op.name != "BIND" and not getattr(u, "is_bound_var", False)]
 
 
 def list_views(u: UOp) -> list[UOp]:

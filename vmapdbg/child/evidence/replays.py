@@ -44,6 +44,9 @@ class Replay:
         self.contents = HeldContents(folder.room)  # all contents that are named
         # BUFFER of the captured call -> the BUFFER of an input now, and the BUFFER that Tensors have now
         self.now = {u: given.inputs[path] for path, u in known.given.inputs.items()}
+        # the number of an input, in tinygrad's order: arguments before their items; the first, if it is given twice
+        paths = sorted(known.given.inputs, key=len)
+        self.numbers = {known.given.inputs[path]: number for number, path in reversed(list(enumerate(paths)))}
         self.state = known.find_state()
         # what BUFFERs held before it; BUFFERs in `watched` must not change without an assign in the graph
         self.before = self._keep_reads("before")
@@ -90,10 +93,9 @@ class Replay:
         call = self.known.realized[index]
         evidence = Evidence(call.evidence.schedule, self.line, replay=self.number)
         graph = replace(schedule.graph, nodes=list(schedule.graph.nodes), inputs={})
-        inputs = self._list_inputs()
         for slot, (u, time) in schedule.reads.items():
-            if u in inputs:
-                evidence.input_numbers[slot] = inputs.index(u)
+            if u in self.numbers:
+                evidence.input_numbers[slot] = self.numbers[u]
             names = (self.before if time == "before" else after).get(self._find_read(u, time))
             if names is not None:
                 graph.inputs[slot] = names
@@ -113,19 +115,13 @@ class Replay:
         self._keep_changed(evidence, schedule)
         return evidence
 
-    def _list_inputs(self) -> list[UOp]:
-        given = self.known.given.inputs
-        return [given[path] for path in sorted(given, key=len)]  # tinygrad's order: arguments before their items
-
     def _keep_changed(self, evidence: Evidence, schedule: ScheduleGraph) -> None:
         """Keeps buffers that a schedule reads and the replay overwrote without an assign: earlier outputs as inputs."""
-        inputs = self._list_inputs()
         for slot, (u, _) in schedule.reads.items():
             now = self._find(u)
             is_given = not self.known.does_write(u.buffer) and self.known.does_write(now.buffer)
             if is_given and now in self.before and (after := self.contents.keep_all(now.buffer)) != self.before[now]:
-                number = inputs.index(u) if u in inputs else None
-                evidence.changed.append(HeldBuffer(slot, after, "input", input_number=number))
+                evidence.changed.append(HeldBuffer(slot, after, "input", input_number=self.numbers.get(u)))
 
     def _keep_watched(self, evidence: Evidence) -> None:
         graph = evidence.graphs["asked"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any, Protocol
 from weakref import ref
@@ -156,7 +157,9 @@ class _Calls:
 
     def on_linear(self, run: Callable[..., Any], linear: UOp, var_vals: Any = None, *rest: Any, **options: Any) -> Any:
         known = dict(var_vals or {})
-        planned = [PlannedLaunch(call.src[0], known, find_arguments=_refer_to_call(call)) for call in linear.src]
+        planned = [
+            PlannedLaunch(call.src[0], known, find_arguments=partial(_find_buffers, call)) for call in linear.src
+        ]
         self.watcher.begins(planned)
         with setting(self, "next", 0):
             return run(linear, var_vals, *rest, **options)
@@ -189,7 +192,7 @@ def _find_resolver(changes: Any, realize: Any) -> Callable[[UOp, Any], list[UOp]
     """Returns a function that finds the arguments of a CALL as tinygrad does then."""
     stock: Any = getattr(realize, "resolve_params", None)
     if stock is None:
-        return lambda call, context: [u for u in call.src[1:] if u.op.name != "BIND"]  # in April 2026
+        return lambda call, context: drop_variables(call.src[1:])  # in April 2026
     if "ctx" in inspect.signature(stock).parameters:  # some commits give it the context
         changes.expect(realize, "resolve_params", "ctx", "call")
         return lambda call, context: realize.resolve_params(context, call)
@@ -268,19 +271,19 @@ def list_captured(captured: Any) -> Iterator[tuple[UOp, list[Any]]]:
         return
     for call in list_calls(captured.linear):
         if call.src[0].op.name != "CUSTOM_FUNCTION":
-            yield call.src[0], list(map(_find_captured_argument, _list_memory_of(call)))
+            yield call.src[0], list(map(_find_captured_argument, drop_variables(call.src[1:])))
 
 
-def _list_memory_of(call: UOp) -> list[UOp]:
+def drop_variables(arguments: Iterable[UOp]) -> list[UOp]:
     """Returns the arguments of a CALL that are no variables."""
-    return [u for u in call.src[1:] if not getattr(u, "is_bound_var", u.op.name == "BIND")]
+    return [u for u in arguments if u.op.name != "BIND" and not getattr(u, "is_bound_var", False)]
 
 
-def _refer_to_call(call: UOp) -> Callable[[], list[Any]]:
-    """Returns a function that returns the Buffers of a CALL; none if it has parameters."""
-    arguments = _list_memory_of(call)
+def _find_buffers(call: UOp) -> list[Any]:
+    """Returns the Buffers of a CALL; none if it has parameters."""
+    arguments = drop_variables(call.src[1:])
     is_known = not any(u.op.name == "PARAM" for argument in arguments for u in argument.toposort())
-    return lambda: [u.buffer for u in arguments] if is_known else []
+    return [u.buffer for u in arguments] if is_known else []
 
 
 def _refer_to(buffers: Iterable[Any]) -> Callable[[], list[Any]]:

@@ -141,27 +141,30 @@ class Stopwatch:
                 self._compile_variants(plain, program, lambda ast: run(ast, *rest, **options))
             return program
 
-    def _compile_variants(self, ast: Any, program: Any, compile: Callable[[Any], Any]) -> None:
+    def _compile_variants(self, ast: Any, program: Any, lower: Callable[[Any], Any]) -> None:
         """Compiles a kernel without its optimizations, and with each of them alone."""
         info = program.uops[-1].arg if hasattr(program, "uops") else program.src[0].arg
         sets = {"none": ()} | {name_opt(one): (one,) for one in info.applied_opts}
         found = self._variants[_find_source(program)] = dict[str, Any]()
         for name, opts in sets.items():
             try:
-                found[name] = compile(ast.replace(arg=replace(ast.arg or type(info)(), opts_to_apply=opts)))
+                found[name] = lower(ast.replace(arg=replace(ast.arg or type(info)(), opts_to_apply=opts)))
             except Exception as error:  # it is for axes that another optimization makes
                 found[name] = f"tinygrad refuses it: {first_line(error)}"
 
-    def _time_variants(self, source: str, own: Callable[[], float], open: Callable[[Any], Callable[[], float]]) -> None:
+    def _time_variants(
+        self, source: str, own: Callable[[], float], prepare: Callable[[Any], Callable[[], float]]
+    ) -> None:
         """Times a kernel with its own and with other optimizations, in turns: once, and on the same buffers."""
         programs = self._variants.pop(source, {})
         runs, least, refused = {"all": own}, dict[str, float](), dict[str, str]()
         with self._spending("repeating"):
             for name, program in programs.items():
+                if isinstance(program, str):
+                    refused[name] = program
+                    continue
                 try:
-                    if isinstance(program, str):
-                        raise ValueError(program)
-                    runs[name] = open(program)
+                    runs[name] = prepare(program)
                     runs[name]()
                 except Exception as error:  # the device refuses it
                     refused[name] = first_line(error)
@@ -187,11 +190,11 @@ class Stopwatch:
         seconds = self.on_launch(runner.p.src, runner.device, self.repeats and is_pure, run, runner, rawbufs, var_vals)
         if is_pure and runner.p.src in self._variants:
 
-            def open(program: Any) -> Callable[[], float]:
+            def prepare(program: Any) -> Callable[[], float]:
                 other = runner if program is runner.p else type(runner)(program)
                 return lambda: run(other, rawbufs, var_vals, wait=True)
 
-            self._time_variants(runner.p.src, open(runner.p), open)
+            self._time_variants(runner.p.src, prepare(runner.p), prepare)
         return seconds
 
     def on_runtime(self, find: Callable[..., Any], device: str, program: Any, *rest: Any, **options: Any) -> Any:
@@ -203,14 +206,14 @@ class Stopwatch:
             seconds = self.on_launch(source, device, self.repeats and is_pure, run, *buffers, **options)
             if is_pure and source in self._variants:
 
-                def open(other: Any) -> Callable[[], float]:
+                def prepare(other: Any) -> Callable[[], float]:
                     known = {u.expr: value for u, value in zip(program.arg.vars, options["vals"], strict=True)}
                     names = ("global_size", "local_size", "vals")
                     given = dict(zip(names, (*other.arg.launch_dims(known), other.arg.vals(known)), strict=True))
                     variant = run if other is program else find(device, other, *rest)
                     return lambda: variant(*buffers, **{**options, **given, "wait": True})
 
-                self._time_variants(source, open(program), open)
+                self._time_variants(source, prepare(program), prepare)
             return seconds
 
         return Watched(run, launch, "times") if source else run
