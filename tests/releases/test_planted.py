@@ -55,6 +55,21 @@ REPLAYED = {
     captured._input_replace = {(j - 1, i): k for (j, i), k in captured._input_replace.items() if j}
   return call(captured, inputs, variables, *rest)""",
 }
+# a replay that assigns to what it keeps
+ASSIGNED = """
+from tinygrad import Tensor, TinyJit
+from tinygrad.engine import jit
+total, scale, call, given = Tensor([10.0, 20.0]).realize(), Tensor([3.0, 5.0]).realize(), jit.CapturedJit.__call__, []
+def replay(captured, inputs, *rest):
+  given.append(list(inputs))
+  return call(captured, [inputs[0], given[0][1]], *rest)
+jit.CapturedJit.__call__ = replay
+@TinyJit
+def step(x, y):
+  total.assign(total + x * scale - y).realize()
+for i in range(5):
+  step(Tensor([1.0 * i, 2.0]).realize(), Tensor([7.0, 0.5 * i]).realize())
+"""
 # the first kernel depends on the input, the second one runs once only
 PRUNE = """
 from tinygrad import Tensor, TinyJit
@@ -101,10 +116,17 @@ COMPUTED = {
     "a product is a sum": "op = Ops.ADD if op is Ops.MUL and isinstance(operands[0], float) else op",
     "less is less or equal": "if op is Ops.CMPLT and operands[0] == operands[1]:\n    return True",
 }
+SAID = {
+    "replay: an old value of a variable": "with n = 2 (not 5) of the captured call: the replay did not use its own",
+    "replay: the inputs of the call before": "with input 0 of replay 3: the replay did not use its own",
+    "replay: nothing runs": "with input 0 and n = 4 (not 5) of replay 2: the replay did not use its own, or",
+    "replay: an input of the captured call": "the replay did not use its own",
+}
 PROGRAMS = {
     **{f"PYTHON: {name}": PYTHON.replace("{}", fault) for name, fault in COMPUTED.items()},
     **{f"renderer: {name}": RENDERER.replace("{}", fault) for name, fault in RENDERED.items()},
     **{f"replay: {name}": REPLAY.replace("{}", fault) for name, fault in REPLAYED.items()},
+    "replay: an input of the captured call": ASSIGNED,
     **{f"prune=True: {name}": PRUNE.replace("{}", fault) for name, fault in PRUNED.items()},
 }
 
@@ -117,10 +139,10 @@ def test_a_planted_fault_is_found(name: str, tree: Path, tmp_path: Path) -> None
     assert done.returncode == 1, done.stdout + done.stderr
     assert "wrong" in done.stdout.splitlines()[0]
     said = " ".join(done.stdout.split())
-    # who made a replay wrong is not known
     is_blamed = "the renderer, the compiler or the machine made the fault" in said
     assert is_blamed == name.startswith(("renderer", "PYTHON"))
     assert not re.search("the scheduler made|code generation made", said)
+    assert SAID.get(name, "") in said
 
 
 # what runs is not what the schedule has; the values are as if the kernel had a fault

@@ -122,6 +122,26 @@ class Misplaced:
     shown_kernel: int | None
 
 
+@dataclass(frozen=True)
+class WrongVariable:
+    """A variable that gives the wrong values with the value `got`, and the right ones with `expected`."""
+
+    name: str
+    got: int
+    expected: int
+
+
+@dataclass(frozen=True)
+class EarlierArguments:
+    """Arguments of an earlier call of TinyJit's function that explain the value of a replay: `inputs` by their numbers,
+    and `variables`. `replay` counts the calls, 0 is the captured one. `is_all`: all that the calls differ in."""
+
+    replay: int
+    inputs: tuple[int, ...]
+    variables: tuple[WrongVariable, ...]
+    is_all: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class OutputCheck:
     """One tensor that the snippet realized, or one of its buffers, compared with the reference.
@@ -137,7 +157,8 @@ class OutputCheck:
     - `writer`, `writer_node`: the compute kernel that wrote to a buffer that changed, and the node that it should have
       written; None if unknown.
     - `stale`, `overwritten`: why an output is wrong, if it was read at the wrong time.
-    - `exchanged`: the numbers of two inputs of TinyJit's function: with them exchanged, a replay's values are right.
+    - `exchanged`: the numbers of two inputs of TinyJit's function: with them exchanged, numpy gives a replay's values.
+    - `replayed`: arguments of an earlier call with which numpy gives a replay's values.
     - `misplaced`: its values are in the buffer of another tensor.
     - `line`: the line of a pending write.
     - `oracle` is always `numpy`, `rows` always None: other oracles were removed."""
@@ -156,6 +177,7 @@ class OutputCheck:
     overwritten: tuple[OverwrittenInput, ...] = ()
     line: str | None = None
     exchanged: tuple[int, int] | None = None
+    replayed: EarlierArguments | None = None
     misplaced: Misplaced | None = None
 
 
@@ -196,15 +218,6 @@ class UnwrittenElements:
 
     argument: int
     elements: int
-
-
-@dataclass(frozen=True)
-class WrongVariable:
-    """A variable of a kernel that gives the wrong values with the value `got`, and the right ones with `expected`."""
-
-    name: str
-    got: int
-    expected: int
 
 
 @dataclass(frozen=True)

@@ -169,6 +169,8 @@ def explain_value(output: result.OutputCheck) -> list[str]:
     if output.exchanged is not None:
         exchanged = "the replay exchanges inputs {} and {} of the function: with that numpy gives this value"
         sentences.append(exchanged.format(*output.exchanged))
+    if output.replayed is not None:
+        sentences.append(_explain_replayed(output.replayed))
     if output.overwritten:
         numbers = [one.number for one in output.overwritten]
         inputs = [f"input {number} of the function" for number in numbers if number is not None]
@@ -178,6 +180,15 @@ def explain_value(output: result.OutputCheck) -> list[str]:
         read = f"it is the value from reading {' and '.join(inputs)}"
         sentences.append(f"{read} after the replay has overwritten {inflect(len(numbers), 'it', 'them')}")
     return sentences
+
+
+def _explain_replayed(earlier: result.EarlierArguments) -> str:
+    """Returns a sentence about a replay that gives the value of an earlier call."""
+    said = [f"input {number}" for number in earlier.inputs]
+    said += [f"{one.name} = {one.got} (not {one.expected})" for one in earlier.variables]
+    call = f"replay {earlier.replay}" if earlier.replay else "the captured call"
+    end = ", or did not run" if earlier.is_all else ""
+    return f"numpy gives this value with {' and '.join(said)} of {call}: the replay did not use its own{end}"
 
 
 # *** a wrong output and its cause

@@ -17,6 +17,7 @@ from vmapdbg.child.compare import number_faults
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
 from vmapdbg.child.compare.gradient_check import check_gradients
 from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
+from vmapdbg.child.compare.replay_arguments import find_replayed
 from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer, Meant
 from vmapdbg.model.account import Left
 from vmapdbg.model.wording import first_line
@@ -207,8 +208,9 @@ class ScheduleChecker:
             if not isinstance(other, str) and self.is_close(graph, meant.slot, got, _repeat(other, copies)):
                 return replace(check, stale=_stale_reader(meant))
         left = Left("outputs", 0, "when it was read: ", number)
-        if (pair := self.attempt(left, self.find_exchanged, values, is_got)) is not None:
-            return replace(check, exchanged=pair)
+        check = self.add_replayed(check, graph, root, got)
+        if check.exchanged or check.replayed:
+            return check
         stale = self.attempt(left, find_stale_value, self.evidence, values, root, is_got)
         return replace(check, stale=stale, overwritten=self.attempt(left, self.find_overwritten, values, is_got) or ())
 
@@ -228,6 +230,24 @@ class ScheduleChecker:
         del self.left[reasons:]
         return found.status != "wrong"
 
+    def add_replayed(
+        self, check: result.OutputCheck, graph: ComparedGraph, slot: int, got: Array
+    ) -> result.OutputCheck:
+        """Adds to a wrong value with which other arguments a replay of TinyJit gives it."""
+
+        def is_got(other: OpGraph, other_slot: int) -> bool:
+            value = graph.values.replace(graph=other).evaluate([other_slot])[0]
+            if isinstance(value, str):
+                return False
+            copies = len(got.data) // max(len(value.data), 1)
+            return compare(got, _repeat(value, copies), graph.values.roundings[slot]).status != "wrong"
+
+        left = Left(
+            "outputs" if check.of == "output" else "buffers", 0, "which arguments the replay used: ", check.number
+        )
+        found = self.attempt(left, find_replayed, self.evidence, slot, is_got)
+        return replace(check, **found) if found else check
+
     def find_overwritten(self, values: ReferenceValues, is_got: IsGot) -> tuple[result.OverwrittenInput, ...]:
         """Returns the inputs that a replay has written over, if the later contents of one or all explain the output."""
         changes = self.evidence.changed
@@ -242,19 +262,6 @@ class ScheduleChecker:
             if is_got(values.replace({changed.slot: later[changed.slot] for changed in chosen})):
                 return tuple(result.OverwrittenInput(changed.input_number) for changed in chosen)
         return ()
-
-    def find_exchanged(self, values: ReferenceValues, is_got: IsGot) -> tuple[int, int] | None:
-        """Returns the numbers of two inputs of TinyJit's function that explain a wrong output if they are exchanged."""
-        graph, numbers = values.graph, self.evidence.input_numbers
-        for one, other in itertools.islice(itertools.combinations(numbers, 2), _MOST_BUFFERS):
-            nodes, contents = (graph.nodes[one], graph.nodes[other]), (graph.inputs[one], graph.inputs[other])
-            if nodes[0] != nodes[1] or contents[0] == contents[1]:
-                continue
-            found = values.evaluate_all([one, other])
-            if is_got(values.replace({one: found[1], other: found[0]})):
-                first, second = sorted((numbers[one], numbers[other]))
-                return first, second
-        return None
 
     def find_misplaced(self, output: result.OutputCheck) -> result.Misplaced | None:
         """Returns where the values of a wrong output are, if its tensor has the buffer of another one."""
@@ -300,7 +307,7 @@ class ScheduleChecker:
         comparison, stale = self.compare(graph, held.slot, got, right), None
         if meant is not None and comparison.status == "wrong":
             stale = _stale_reader(meant)
-        return result.OutputCheck(
+        check = result.OutputCheck(
             number=number if held.part_of is None else held.part_of,
             shape=right.shape,
             dtype=right.dtype,
@@ -312,6 +319,7 @@ class ScheduleChecker:
             stale=stale,
             line=held.line,
         )
+        return self.add_replayed(check, graph, held.slot, got) if comparison.status == "wrong" else check
 
 
 def _repeat(array: Array, copies: int) -> Array:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -118,6 +118,20 @@ class HeldBuffer:
     meant: Meant | None = None
 
 
+@dataclass(frozen=True)
+class EarlierCall:
+    """What an earlier call of TinyJit's function was given in place of what a replay was given: contents of `inputs` by
+    their numbers, and values of `variables`. `replay`: see `Evidence`. `graph` is what the function asks for with these
+    variables and the inputs of the replay, by `input_numbers`; `slots` maps slots of `asked` to its own."""
+
+    replay: int
+    inputs: dict[int, tuple[str, ...]]
+    variables: dict[str, int]
+    graph: OpGraph
+    input_numbers: dict[int, int]
+    slots: dict[int, int]
+
+
 @dataclass
 class GradientCall:
     """A call of tinygrad's autograd at the user's `line`, for `asked` targets that the loss depends on. `graph` has
@@ -151,7 +165,8 @@ class Evidence:
     that were asked for since the schedule before, `unwritten` what it reads and no kernel wrote. `changed` are buffers
     that a replay reads and nothing in the call assigns to, but that changed. `meant` has the outputs whose roots are
     not their graphs. `is_reordered`: the kernels ran in another order than the schedule's, which `buffers` has.
-    `input_numbers` maps slots of `asked` to the numbers of TinyJit's inputs."""
+    `input_numbers` maps slots of `asked` to the numbers of TinyJit's inputs; `variables` has the values that a replay
+    was given, `earlier` what the captured call and the replay before were given."""
 
     schedule: int
     line: str | None
@@ -177,6 +192,8 @@ class Evidence:
     meant: dict[int, Meant] = field(default_factory=dict[int, Meant])
     is_reordered: bool = False
     input_numbers: dict[int, int] = field(default_factory=dict[int, int])
+    variables: dict[str, int] = field(default_factory=dict[str, int])
+    earlier: list[EarlierCall] = field(default_factory=list[EarlierCall])
 
     def leave_all(self, reason: str) -> None:
         """Adds a reason why what is asked for is not compared; a remark if nothing is."""
@@ -290,20 +307,36 @@ class HeldContents:
         if len(data) > self.room:
             raise BlobsFull
         self.room -= len(data)
-        self._data.append(data)
-        self._last[part] = str(len(self._data) - 1)
+        self._last[part] = self.add(data)
         return self._last[part]
+
+    def add(self, data: bytes) -> str:
+        """Keeps these bytes, without a limit, and returns their name."""
+        self._data.append(data)
+        return str(len(self._data) - 1)
+
+    def read(self, names: Iterable[str]) -> tuple[bytes, ...]:
+        return tuple(self._data[int(name)] for name in names)
 
     def give(self, evidence: Evidence, folder: EvidenceFolder) -> None:
         """Keeps the contents that evidence names in a folder, with their names there. Raises BlobsFull."""
 
         def move(names: Iterable[str]) -> tuple[str, ...]:
-            return tuple(folder.keep_data(self._data[int(name)]) for name in names)
+            return tuple(map(folder.keep_data, self.read(names)))
+
+        def move_all(inputs: Mapping[int, Iterable[str]]) -> dict[int, tuple[str, ...]]:
+            return {number: move(names) for number, names in inputs.items()}
 
         for graph in evidence.graphs.values():
-            graph.inputs = {slot: move(names) for slot, names in graph.inputs.items()}
+            graph.inputs = move_all(graph.inputs)
         evidence.held = [replace(one, blobs=move(one.blobs)) for one in evidence.held]
         evidence.changed = [replace(one, blobs=move(one.blobs)) for one in evidence.changed]
+        try:
+            for one in evidence.earlier:
+                one.graph.inputs = move_all(one.graph.inputs)
+            evidence.earlier = [replace(one, inputs=move_all(one.inputs)) for one in evidence.earlier]
+        except BlobsFull:
+            evidence.earlier = []  # they only explain a wrong value
 
 
 def name_data(data: bytes) -> str:

@@ -27,6 +27,9 @@ _Path = tuple[Any, ...]
 _Held = tuple[UOp, int, bool | None]  # BUFFER, the slot of what it should hold, `HeldBuffer.is_written`
 _WORK = 1 << 22  # the elements that the reference computes for the first replays of a call, which are all compared
 _MOST_FIRST, _LEAST_FIRST = 16, 3  # how many of the first replays of a call are compared
+MOST_PAST = 1 << 26
+"""The most bytes of inputs of an earlier call that are kept: only to find why a replay is wrong."""
+_MOST_GRAPHS = 3  # the graphs of a call that are kept: of the captured call, the replay before, and this one
 
 
 @dataclass
@@ -66,6 +69,16 @@ class Given:
                 name = "".join(f"[{key!r}]" if place else str(key) for place, key in enumerate(path))
                 return f"argument {name} has another value than in the captured call, and TinyJit replays that value"
         return None
+
+
+@dataclass(frozen=True)
+class PastCall:
+    """What a call was given: contents of its `inputs` by their BUFFERs in the captured call, one for each device, and
+    values of its `variables`. `replay` is 0 for the captured call."""
+
+    replay: int
+    inputs: Mapping[UOp, tuple[bytes, ...]]
+    variables: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -116,7 +129,12 @@ class JitCall:
         read = {u for call in realized for u in call.inputs}.difference(given.inputs.values())
         self.owners: Owners = WeakKeyDictionary({u: tensors for u, tensors in owners.items() if u in read})
         self.reason: str | None = None  # why no replay is compared, None if some are
-        self._graph: CallGraph | None = None
+        self._graphs: dict[tuple[tuple[str, int], ...], CallGraph] = {}  # by the values of variables, last used last
+        parts = {u: list_parts(u.buffer) for u in given.inputs.values()}
+        if sum(part.nbytes for each in parts.values() for part in each) > MOST_PAST:
+            parts = {}
+        contents = {u: tuple(map(read_buffer, each)) for u, each in parts.items()}
+        self.past = [PastCall(0, contents, given.variables)]  # the captured call, and the last replay
         # contents that replays read and do not write, None without prune=True
         self.constants: dict[UOp, tuple[str, ...]] | None = None
         if tiny.prune:
@@ -156,15 +174,23 @@ class JitCall:
             raise CannotPack(self.reason)
         if difference := given.find_difference(self.given):
             raise CannotPack(difference)
-        if self._graph is None or self._graph.variables != given.variables:
-            try:
-                self._graph = CallGraph(self, given.variables)
-            except CannotPack as error:
-                self.reason = str(error)
-                raise
-        if self.constants is not None and self.constants != self._name_constants(self._graph):
+        try:
+            graph = self.find_graph(given.variables)
+        except CannotPack as error:
+            self.reason = str(error)
+            raise
+        if self.constants is not None and self.constants != self._name_constants(graph):
             raise CannotPack("a buffer has changed that kernels may have read which prune=True runs once only")
-        return self._graph
+        return graph
+
+    def find_graph(self, variables: dict[str, int]) -> CallGraph:
+        """Returns the graph of a call with some values of its variables. Raises CannotPack."""
+        key = tuple(sorted(variables.items()))
+        graph = self._graphs.pop(key, None) or CallGraph(self, variables)
+        self._graphs[key] = graph
+        if len(self._graphs) > _MOST_GRAPHS:
+            del self._graphs[next(iter(self._graphs))]
+        return graph
 
     def find_state(self) -> dict[UOp, UOp]:
         """Maps BUFFERs of Tensors to the BUFFERs they have now: in 0.12 a second assign gives them other memory."""
@@ -216,6 +242,11 @@ class ScheduleGraph:
     graph: OpGraph
     reads: dict[int, tuple[UOp, str]]
     held: list[tuple[UOp, HeldBuffer]]
+
+    @property
+    def compared(self) -> list[int]:
+        """The slots of all that is compared: of outputs, then of BUFFERs."""
+        return [*self.graph.roots, *(held.slot for _, held in self.held)]
 
     def list_dependent(self, inputs: Container[UOp]) -> Iterator[UOp]:
         """Yields the assigned BUFFERs whose values depend on the contents of some BUFFERs."""

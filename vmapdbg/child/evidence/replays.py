@@ -7,15 +7,31 @@ and wrote stays in memory, because it may be the last."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from vmapdbg.check.result import UnwrittenRead
-from vmapdbg.child.evidence.evidence import BlobsFull, Evidence, EvidenceFolder, HeldBuffer, HeldContents, list_parts
-from vmapdbg.child.evidence.jit_call import Given, JitCall, KeptReplay, ReplayAccount, ScheduleGraph
+from vmapdbg.child.evidence.evidence import (
+    BlobsFull,
+    EarlierCall,
+    Evidence,
+    EvidenceFolder,
+    HeldBuffer,
+    HeldContents,
+    list_parts,
+)
+from vmapdbg.child.evidence.jit_call import (
+    MOST_PAST,
+    Given,
+    JitCall,
+    KeptReplay,
+    PastCall,
+    ReplayAccount,
+    ScheduleGraph,
+)
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
 from vmapdbg.child.evidence.tensor_calls import Owners, list_owners, list_pending, live_tensors
@@ -26,7 +42,7 @@ from vmapdbg.child.listen.user_lines import find_user_line
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.model.account import Left
 from vmapdbg.model.wording import first_line
-from vmapdbg.reference.graph import OpNode
+from vmapdbg.reference.graph import OpGraph, OpNode
 
 UOp = Any
 _Names = tuple[str, ...]
@@ -51,6 +67,16 @@ class Replay:
         # what BUFFERs held before it; BUFFERs in `watched` must not change without an assign in the graph
         self.before = self._keep_reads("before")
         self.watched = self.before | self._keep(u for u in self._list_watched() if u not in self.before)
+        self.past = known.past
+        if self.number:
+            known.past = [known.past[0], self._describe_given()]
+
+    def _describe_given(self) -> PastCall:
+        """Returns what it was given, as far as it reads that."""
+        read = {was: self.contents.read(self.before[now]) for was, now in self.now.items() if now in self.before}
+        if sum(len(part) for data in read.values() for part in data) > MOST_PAST:
+            read = {}
+        return PastCall(self.number, read, self.given.variables)
 
     def _find(self, u: UOp) -> UOp:
         """Returns the BUFFER that a replay has in the place of a BUFFER of the captured call."""
@@ -91,15 +117,8 @@ class Replay:
 
     def _make_evidence(self, index: int, schedule: ScheduleGraph, after: Mapping[UOp, _Names]) -> Evidence:
         call = self.known.realized[index]
-        evidence = Evidence(call.evidence.schedule, self.line, replay=self.number)
-        graph = replace(schedule.graph, nodes=list(schedule.graph.nodes), inputs={})
-        for slot, (u, time) in schedule.reads.items():
-            if u in self.numbers:
-                evidence.input_numbers[slot] = self.numbers[u]
-            names = (self.before if time == "before" else after).get(self._find_read(u, time))
-            if names is not None:
-                graph.inputs[slot] = names
-        evidence.graphs["asked"] = graph
+        evidence = Evidence(call.evidence.schedule, self.line, replay=self.number, variables=self.given.variables)
+        evidence.graphs["asked"], evidence.input_numbers = self._fill(schedule, after)
         moved = {id(u.buffer): now.buffer for u, now in self.now.items()}  # an input that is assigned to is an output
         call.keep_outputs(evidence, call.views, self.contents.keep_all, moved, self.given.variables)
         for output in list(evidence.outputs):
@@ -113,7 +132,35 @@ class Replay:
             if self.number or held.is_written is None:
                 evidence.held.append(replace(held, blobs=self.contents.keep_all(self._find(u).buffer)))
         self._keep_changed(evidence, schedule)
+        with suppress(CannotPack):
+            earlier = [self._find_earlier(past, index, after) for past in self.past]
+            evidence.earlier = [call for call in earlier if call is not None]
         return evidence
+
+    def _fill(self, schedule: ScheduleGraph, after: Mapping[UOp, _Names]) -> tuple[OpGraph, dict[int, int]]:
+        """Returns the graph of a schedule with what it reads, and the numbers of inputs by their slots."""
+        graph = replace(schedule.graph, nodes=list(schedule.graph.nodes), inputs={})
+        for slot, (u, time) in schedule.reads.items():
+            names = (self.before if time == "before" else after).get(self._find_read(u, time))
+            if names is not None:
+                graph.inputs[slot] = names
+        return graph, {slot: self.numbers[u] for slot, (u, _) in schedule.reads.items() if u in self.numbers}
+
+    def _find_earlier(self, past: PastCall, index: int, after: Mapping[UOp, _Names]) -> EarlierCall | None:
+        """Returns what an earlier call was given, None if this replay was given the same. Raises CannotPack."""
+        now = self.given.variables
+        inputs: dict[int, _Names] = {}
+        for u, data in past.inputs.items():
+            names = self.before.get(self._find(u))
+            if names is not None and self.contents.read(names) != data:
+                inputs[self.numbers[u]] = tuple(map(self.contents.add, data))
+        variables = {name: value for name, value in past.variables.items() if now[name] != value}
+        if not inputs and not variables:
+            return None
+        other = self.known.find_graph(past.variables).schedules[index]
+        slots = dict(zip(self.graph.schedules[index].compared, other.compared, strict=True))
+        graph, numbers = self._fill(other, after)
+        return EarlierCall(past.replay, inputs, variables, graph, numbers, slots)
 
     def _keep_changed(self, evidence: Evidence, schedule: ScheduleGraph) -> None:
         """Keeps buffers that a schedule reads and the replay overwrote without an assign: earlier outputs as inputs."""
