@@ -64,11 +64,6 @@ class StoreError(Failure):
     """A file cannot be read or written."""
 
 
-def save_capture(capture: Capture, path: Path) -> None:
-    """Writes a capture to `path`. Raises StoreError, and then leaves the file as it was."""
-    write_output(path, dump_document(capture))
-
-
 def check_output(path: Path, snippet: str | None = None, endings: Sequence[str] = ()) -> None:
     """Raises StoreError if a file cannot be written, is the snippet, or has none of the `endings` (".html")."""
     if endings and path.suffix.lower() not in endings:
