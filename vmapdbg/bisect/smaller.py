@@ -87,6 +87,8 @@ def _draws_without_seed(tree: ast.AST) -> bool:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="random"), attr=name), args=given):
                 if name not in _SEEDS and not (name in _GENERATORS and given):
                     return True
+            case _:
+                pass
     return False
 
 
