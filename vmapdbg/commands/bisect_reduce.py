@@ -204,7 +204,7 @@ class Judge:
             # most programs that are broken by a cut end in another way
             if self.wanted and self.wanted[: len(ends_of(captures))] != ends_of(captures):
                 return []
-        outcomes = Outcomes(self.kind, jobs.findings_of)
+        outcomes = Outcomes(self.kind, jobs.add_findings)
         names = {
             outcomes.sort_in(Run(capture), lambda server=server: Run(server.run(source, self.seconds)[0]))
             for server, capture in zip(servers, captures, strict=True)
