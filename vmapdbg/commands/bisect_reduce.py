@@ -60,7 +60,9 @@ def reduce_job(
             # what the program imports may set the environment
             judge = Judge(chosen, kind, source, False, stack)
         if not judge.wanted:
-            return _lose(_NO_FAULT[len(chosen) - 1]), None
+            of_one = "neither does tinygrad fail, nor is a value wrong"
+            of_two = "the outcomes of the program do not differ when they are compared again"
+            return _lose(of_one if len(chosen) == 1 else of_two), None
         try:
             for smallest in shrink(source, judge.ask, judge.width, seconds):
                 progress(f"{count_lines(smallest)} lines, {judge.tried} programs tried")
@@ -75,12 +77,6 @@ def reduce_job(
         if interrupted is None and not judge.shows(text):
             return _lose("the smallest program shows it, but not when it is run once more"), None
     return Reduced(text, None, before, after, judge.tried), interrupted
-
-
-_NO_FAULT = (
-    "neither does tinygrad fail, nor is a value wrong",
-    "the outcomes of the program do not differ when they are compared again",
-)
 
 
 def _lose(reason: str) -> Reduced:
