@@ -190,7 +190,7 @@ class Judge:
 
     def compare(self, servers: Sequence[TrialServer], source: str) -> list[Fault]:
         """Returns how two jobs end, if their outcomes differ. Raises Failure if one run differs from its repetition."""
-        if self.kind == "values" and (not self.wanted or self.is_judged):
+        if self.kind == "values" and (not self.wanted or _WRONG_SIDE in self.wanted):
             fault = self.find_wrong_side(servers, source)
             if fault or self.wanted:
                 return [fault]
@@ -219,16 +219,11 @@ class Judge:
         wrong = [(_WRONG_SIDE, str(number), *side) for number, side in enumerate(sides) if side]
         return wrong[0] if len(wrong) == 1 else ()
 
-    @property
-    def is_judged(self) -> bool:
-        """Whether the fault is that one job is right, and the other wrong."""
-        return _WRONG_SIDE in self.wanted
-
     def describe(self) -> str:
         """Returns a sentence about the fault."""
         if len(self.jobs) > 1:
             sides = [f"--patches {spell_patches(job.patches or frozenset())}" for job in self.jobs]
-            if self.is_judged:
+            if _WRONG_SIDE in self.wanted:
                 wrong = sides.pop(int(self.wanted[1] or 0))
                 return f"Its values are right with {sides[0]}, and wrong with {wrong} ({self.wanted[2]})."
             differ = "How it ends differs" if self.kind == "crash" else f"Its {self.kind} differ"
