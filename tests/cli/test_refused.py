@@ -92,10 +92,10 @@ REFUSED = {
     "tune ok.py --budget 0": "Invalid value for '--budget': '0' is not a number of seconds over 0",
     # parts that a capture does not have
     "graph all.json -o x.svg --around 9999": "there is no node 9999 in schedule 4",
-    "graph all.json -o x.svg --schedule 7": "there is no schedule 7: the schedules are 0 to 4",
+    "graph all.json -o x.svg --schedule 7": "there is no schedule 7: the last is 4",
     "why 9999 all.json": "there is no node 9999: schedule 4 has 57 nodes",
     "why r_nonsense all.json": "no kernel and no line of samples/lost_range.py is called 'r_nonsense'",
-    "why 3 all.json --schedule 7": "there is no schedule 7: samples/lost_range.py made 5",
+    "why 3 all.json --schedule 7": "there is no schedule 7: the last is 4",
     "show all.json --schedule 7": "there is no schedule 7: the last is 4",
     "show all.json --kernel nix": "there is no kernel nix: ",
     "show all.json --line nix.py:3": "no node is made at nix.py:3",
@@ -104,7 +104,7 @@ REFUSED = {
         "there is no kernel r_nonsense: E_3_4, r_3_2_2_2, E_3_2, E_3_2n1, r_3_2_4"
     ),
     "diff all.json all.json --line a.py:999": "no node is made at a.py:999",
-    "diff all.json all.json --schedule 7": "there is no schedule 7: 5 before, 5 after",
+    "diff all.json all.json --schedule 7": "there is no schedule 7: the last is 4",
     "diff all.json all.json --kernel 0 --line a.py:1": "--kernel and --line: choose one",
     "diff all.json all.json --kernel 0 --json": AS_TEXT,
     # what a saved capture has no use for

@@ -442,13 +442,13 @@ def test_a_line_that_differs_in_each_run_is_no_change(before: str, after: str, a
 def test_bisect_compares_what_is_the_same_in_two_runs() -> None:
     """Each patch would be blamed for a value that is the time."""
     first, second, third, other = (Run(capture) for capture in runs_of((1.0, 5.0), (2.0, 5.0), (3.0, 5.0), (4.0, 6.0)))
-    outcomes = Outcomes("values", lambda _: ())
+    outcomes = Outcomes("values", lambda capture: capture)
     assert [outcomes.sort_in(run, lambda: second) for run in (first, third, other)] == ["A", "A", "B"]
     assert [item.summary for item in outcomes.known] == [
         "2 values, 1 not deterministic and not compared",
         "1 output differs: output 0 of schedule 1 at [0]: 6.0, in A 5.0",
     ]
-    outcomes = Outcomes("values", lambda _: ())
+    outcomes = Outcomes("values", lambda capture: capture)
     outcomes.sort_in(first, lambda: other)
     with pytest.raises(Failure, match="not deterministic"):
         outcomes.sort_in(second)

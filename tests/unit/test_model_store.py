@@ -136,7 +136,7 @@ def test_binary_and_missing_files_are_one_line(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "out.json"
-    store.save_capture(LOST, file)
+    store.write_output(file, store.dump_document(LOST))
     before = file.read_bytes()
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(StoreError, match="No space left"):

@@ -269,7 +269,7 @@ def test_names_of_a_user_do_not_break_the_picture(tmp_path: Path) -> None:
         ("a", {}, "the ending must be one of"),
         ("none/a.svg", {}, "there is no folder"),
         ("folder.svg", {}, "is a folder"),
-        ("a.svg", {"schedule": 9}, "there is no schedule 9: the schedules are 0 to 0"),
+        ("a.svg", {"schedule": 9}, "there is no schedule 9: the last is 0"),
         ("a.svg", {"around": 999}, "there is no node 999 in schedule 0"),
         ("a.svg", {"around": 19}, "node 19 is not drawn: it is a constant"),
     ],

@@ -35,7 +35,7 @@ from vmapdbg.commands.shared.children import finish_capture
 from vmapdbg.diff.captures import diff_captures
 from vmapdbg.diff.pairing import match_lines
 from vmapdbg.model.capture import Access, BufferArg, Capture, Finding, Measured, Realized, SnippetError
-from vmapdbg.model.store import save_capture
+from vmapdbg.model.store import dump_document, write_output
 from vmapdbg.page.format import list_places
 from vmapdbg.page.html.page import render_report
 from vmapdbg.page.html.source import SourceFile, SourceView, collect_notes, list_sources, split_code, view_files
@@ -270,13 +270,13 @@ def test_lines_of_source_stay_as_they_are(text: str) -> None:
 
 def test_saved_captures_are_written_as_a_page(tmp_path: Path) -> None:
     saved, page = tmp_path / "run.json", tmp_path / "run.html"
-    save_capture(make_program(), saved)
+    write_output(saved, dump_document(make_program()))
     done = CliRunner().invoke(main, ["report", str(saved), "-o", str(page)])
     assert (done.exit_code, done.output) == (0, f"vmapdbg: wrote {page}\n")
     assert page.read_text().startswith("<!doctype html>")
     assert stat.S_IMODE(page.stat().st_mode) & 0o400
     for name, capture in (("a.json", BEFORE), ("b.json", AFTER)):
-        save_capture(capture, tmp_path / name)
+        write_output(tmp_path / name, dump_document(capture))
     output = tmp_path / "report.html"
     done = CliRunner().invoke(main, ["diff", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "-o", str(output)])
     assert done.exit_code == 0, done.output

@@ -12,12 +12,11 @@ from vmapdbg.diff.captures import diff_captures, have_same_tinygrad
 from vmapdbg.diff.result import ValueDiff
 from vmapdbg.diff.values import compare_outputs, estimate_terms
 from vmapdbg.install.job import Run
-from vmapdbg.model.capture import DIED, Capture, Finding
+from vmapdbg.model.capture import DIED, Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.vocabulary import MatchedBy
 from vmapdbg.model.wording import format_known, format_plural
 
-FindFindings = Callable[[Capture], tuple[Finding, ...]]
 RUNS_WELL = "it runs"
 _SAME_VALUES: tuple[MatchedBy, ...] = ("outputs", "key", "source")
 """How kernels are paired that compute the same; other pairs are only alike."""
@@ -35,8 +34,8 @@ class Outcomes:
     """Sorts runs into outcomes (tolerance as in `vmapdbg diff`). `runs` has the first run of each `known` outcome. It
     repeats the first run before a second outcome is known: `unstable` outputs (schedule, output) do not count."""
 
-    def __init__(self, kind: str, find_findings: FindFindings):
-        self.kind, self.find_findings = kind, find_findings
+    def __init__(self, kind: str, add_findings: Callable[[Capture], Capture]):
+        self.kind, self.add_findings = kind, add_findings
         self.known: list[NamedOutcome] = []
         self.runs: list[Run] = []
         self._facts: list[Any] = []
@@ -84,7 +83,7 @@ class Outcomes:
             return end
         if (asked := KERNEL_COUNT.fullmatch(self.kind)) is not None:
             return end, len(run.capture.kernels) == int(asked[1])
-        return end, sorted((f.code, f.line or "") for f in self.find_findings(run.capture))
+        return end, sorted((f.code, f.line or "") for f in self.add_findings(run.capture).findings)
 
     def _is_alike(self, known: Capture, capture: Capture) -> bool:
         """Compares what is no matter of equal facts: values within their tolerance, kernels by what they compute."""
@@ -109,7 +108,7 @@ class Outcomes:
             counts = [len(schedule.kernels) for schedule in run.capture.schedules]
             return f"{sum(counts)} kernels in {len(counts)} schedules ({', '.join(map(str, counts))})"
         if self.kind == "findings":
-            codes = [f.code for f in self.find_findings(run.capture)]
+            codes = [f.code for f in self.add_findings(run.capture).findings]
             return ", ".join(f"{codes.count(code)} {code}" for code in sorted(set(codes))) or "0 findings"
         return self._describe_values(run.capture)
 

@@ -60,7 +60,9 @@ def reduce_job(
             # what the program imports may set the environment
             judge = Judge(chosen, kind, source, False, stack)
         if not judge.wanted:
-            return _lose(_NO_FAULT[len(chosen) - 1]), None
+            of_one = "neither does tinygrad fail, nor is a value wrong"
+            of_two = "the outcomes of the program do not differ when they are compared again"
+            return _lose(of_one if len(chosen) == 1 else of_two), None
         try:
             for smallest in shrink(source, judge.ask, judge.width, seconds):
                 progress(f"{count_lines(smallest)} lines, {judge.tried} programs tried")
@@ -75,12 +77,6 @@ def reduce_job(
         if interrupted is None and not judge.shows(text):
             return _lose("the smallest program shows it, but not when it is run once more"), None
     return Reduced(text, None, before, after, judge.tried), interrupted
-
-
-_NO_FAULT = (
-    "neither does tinygrad fail, nor is a value wrong",
-    "the outcomes of the program do not differ when they are compared again",
-)
 
 
 def _lose(reason: str) -> Reduced:
@@ -194,7 +190,7 @@ class Judge:
 
     def compare(self, servers: Sequence[TrialServer], source: str) -> list[Fault]:
         """Returns how two jobs end, if their outcomes differ. Raises Failure if one run differs from its repetition."""
-        if self.kind == "values" and (not self.wanted or self.is_judged):
+        if self.kind == "values" and (not self.wanted or _WRONG_SIDE in self.wanted):
             fault = self.find_wrong_side(servers, source)
             if fault or self.wanted:
                 return [fault]
@@ -204,7 +200,7 @@ class Judge:
             # most programs that are broken by a cut end in another way
             if self.wanted and self.wanted[: len(ends_of(captures))] != ends_of(captures):
                 return []
-        outcomes = Outcomes(self.kind, jobs.findings_of)
+        outcomes = Outcomes(self.kind, jobs.add_findings)
         names = {
             outcomes.sort_in(Run(capture), lambda server=server: Run(server.run(source, self.seconds)[0]))
             for server, capture in zip(servers, captures, strict=True)
@@ -223,16 +219,11 @@ class Judge:
         wrong = [(_WRONG_SIDE, str(number), *side) for number, side in enumerate(sides) if side]
         return wrong[0] if len(wrong) == 1 else ()
 
-    @property
-    def is_judged(self) -> bool:
-        """Whether the fault is that one job is right, and the other wrong."""
-        return _WRONG_SIDE in self.wanted
-
     def describe(self) -> str:
         """Returns a sentence about the fault."""
         if len(self.jobs) > 1:
             sides = [f"--patches {spell_patches(job.patches or frozenset())}" for job in self.jobs]
-            if self.is_judged:
+            if _WRONG_SIDE in self.wanted:
                 wrong = sides.pop(int(self.wanted[1] or 0))
                 return f"Its values are right with {sides[0]}, and wrong with {wrong} ({self.wanted[2]})."
             differ = "How it ends differs" if self.kind == "crash" else f"Its {self.kind} differ"

@@ -38,7 +38,7 @@ class Trials(Generic[V]):
 
     def __init__(self, kind: str, job_of: Callable[[V], Job], progress: console.Progress) -> None:
         self.kind, self.job_of, self.progress = kind, job_of, progress
-        self.outcomes = Outcomes(kind, jobs.findings_of)
+        self.outcomes = Outcomes(kind, jobs.add_findings)
         self.runs: dict[V, Run] = {}
 
     def run(self, variants: Sequence[V]) -> list[Run]:

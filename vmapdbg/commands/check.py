@@ -50,11 +50,10 @@ def check(snippet: str | None, as_json: bool, strict: bool, gradients: bool, giv
       vmapdbg check samples/lost_range.py --patches all,-ambient-ranges
       vmapdbg check samples/softmax.py --json"""
     capture, report, ended = check_job(replace(jobs.make_job(snippet, given), gradients=gradients))
-    from vmapdbg.page.check_sentences import make_findings
+    from vmapdbg.page.check_sentences import add_pattern_sentences, make_findings
 
     capture, account = replace(capture, findings=make_findings(capture, report)), report.settle(capture)
     if as_json:
-        from vmapdbg.page.check_sentences import add_pattern_sentences
         from vmapdbg.page.documents import CheckDocument, make_document
 
         shown = {"schedules": add_pattern_sentences(report).schedules, "left": report.left, "account": account}

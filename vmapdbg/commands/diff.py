@@ -119,7 +119,6 @@ def compare_inputs(inputs: Sequence[str], baseline: str | None, output: Path | N
     view = View.of_two(sides.before, sides.after, found)
     if output is not None:
         write_report(view, output, [found.before.name, found.after.name])
-        console.say(f"wrote {output}")
     return view
 
 

@@ -41,12 +41,11 @@ def report(snippet: str | None, output: Path, given: options.JobOptions) -> None
     from vmapdbg.page.view import View
 
     write_report(View.of_one(capture), output, [snippet if jobs.is_saved(snippet) else ""])
-    console.say(f"wrote {output}")
     console.end_after(capture)
 
 
 def write_report(view: View, output: Path, saved: Sequence[str]) -> None:
-    """Writes the page of one run, or of two. `saved` has for each run the file that it was read from, else ""."""
+    """Writes the page of one run, or of two, and says so. `saved` has the file that each run was read from, else ""."""
     from vmapdbg.page.html.page import render_report
     from vmapdbg.page.html.source import list_sources
 
@@ -58,3 +57,4 @@ def write_report(view: View, output: Path, saved: Sequence[str]) -> None:
     if saved[0] and not view.is_pair:
         made.insert(0, f"from {saved[0]}")  # of two runs, the name of each side is in the diff
     write_output(output, render_report(view, files[-1], ", ".join(dict.fromkeys(made)), files[0]))
+    console.say(f"wrote {output}")

@@ -14,7 +14,7 @@ from vmapdbg.commands.shared.work_folder import check_target
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.failure import Failure
 from vmapdbg.model.schedule_index import add_beam_times, add_optimizations, list_longest
-from vmapdbg.model.store import StoreError, check_output, save_capture, write_output
+from vmapdbg.model.store import StoreError, check_output, dump_document, write_output
 from vmapdbg.model.vocabulary import Sort
 from vmapdbg.page.claims import account_of_shown
 from vmapdbg.page.sections import SECTIONS
@@ -80,7 +80,7 @@ def show(
     failed = None
     if save is not None:
         try:
-            save_capture(capture, save)
+            write_output(save, dump_document(capture))
         except StoreError as error:
             failed = error
     if output is not None:

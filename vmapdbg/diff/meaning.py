@@ -19,8 +19,7 @@ from vmapdbg.model.schedule_index import index_of
 _LEAVES = frozenset({"PARAM"})  # memory that exists before the schedule
 _TYPED = frozenset({"PARAM", "CAST", "BITCAST"})  # the dtype does not follow from the sources
 
-Size = int | str
-Shape = tuple[Size, ...]
+Shape = tuple[int | str, ...]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from vmapdbg.values.tolerance import Tolerance, make_tolerance, spell_dtype
 # Arrays with smaller elements only are compared as if these had this size: a gradient that cancels to noise is another
 # noise if its sums have another order. `check` has the graph and measures such rounding.
 _LEAST_SCALE = 1.0
+_NOT_COMPARED = ValueDiff(0, "unknown", None, None, None, None, 0.0, 0.0, None, None, None, None, None, None, 0, 0)
 _BY_SEVERITY: tuple[ValueStatus, ...] = ("unknown", "equal", "close", "different")
 
 
@@ -41,23 +42,13 @@ def compare_output(
     number: int, before: Output | None, after: Output | None, terms: int, left: ValueLeft = ""
 ) -> ValueDiff:
     """Compares the samples of one output of two runs, within the tolerance of `make_tolerance`. NaN equals NaN."""
-    found = ValueDiff(
+    found = replace(
+        _NOT_COMPARED,
         number=number,
-        status="unknown",
         shape_before=before and before.shape,
         shape_after=after and after.shape,
         dtype_before=before and before.dtype,
         dtype_after=after and after.dtype,
-        rtol=0.0,
-        atol=0.0,
-        max_absolute=None,
-        max_relative=None,
-        first=None,
-        index=None,
-        value_before=None,
-        value_after=None,
-        different=0,
-        sampled=0,
     )
     if left or before is None or after is None:
         return replace(found, left=left or "one-side")

@@ -297,6 +297,13 @@ def sum_programs(kernels: Iterable[Kernel]) -> float | None:
 
 # *** what the user asks about
 
+
+def refuse_schedule(asked: int | None, *captures: Capture) -> str:
+    """Returns the message about a schedule that no capture has."""
+    count = max(len(one.schedules) for one in captures)
+    return f"there is no schedule {asked}: {f'the last is {count - 1}' if count else 'none was made'}"
+
+
 _NODE_NAME = re.compile(r"\d+/\d+")
 _IMPORTANT = REDUCES | {"VMAPIN", "VMAPOUT"}
 

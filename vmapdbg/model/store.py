@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,12 +20,8 @@ SCHEMAS = Path(__file__).parents[1] / "schemas"  # the folder of the shipped JSO
 
 def list_fields(value: Any) -> dict[str, Any]:
     """Returns the fields of a dataclass: the `default` of `json.dumps`, for model objects in any data."""
-    return {name: getattr(value, name) for name in _field_names(type(value))}
-
-
-@functools.cache
-def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    # not fields(): it makes a tuple for each of thousands of values
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 def dump_document(document: Any) -> str:
@@ -62,11 +56,6 @@ def build_data(kind: type[T], data: Any) -> T:
 
 class StoreError(Failure):
     """A file cannot be read or written."""
-
-
-def save_capture(capture: Capture, path: Path) -> None:
-    """Writes a capture to `path`. Raises StoreError, and then leaves the file as it was."""
-    write_output(path, dump_document(capture))
 
 
 def check_output(path: Path, snippet: str | None = None, endings: Sequence[str] = ()) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from vmapdbg.diff import result
 from vmapdbg.model.capture import Capture, Finding, Schedule
 from vmapdbg.model.failure import Failure
-from vmapdbg.model.schedule_index import index_of, is_line
+from vmapdbg.model.schedule_index import index_of, is_line, refuse_schedule
 from vmapdbg.model.vocabulary import Sort
 from vmapdbg.model.wording import join_first
 
@@ -103,10 +103,7 @@ def select_schedules(view: View, schedule: int | None) -> list[result.ScheduleDi
     found = [item for item in view.schedules if item.after == schedule]
     found = found or [item for item in view.schedules if item.after is None and item.before == schedule]
     if not found:
-        count = f"the last is {len(view.after.schedules) - 1}"
-        if view.is_pair:
-            count = f"{len(view.before.schedules)} before, {len(view.after.schedules)} after"
-        raise Failure(f"there is no schedule {schedule}: {count}")
+        raise Failure(refuse_schedule(schedule, view.before, view.after))
     return found
 
 

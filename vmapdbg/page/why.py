@@ -56,7 +56,7 @@ def explain(capture: Capture, subject: str | None, schedule: int | None) -> list
     the most costly first. Without `schedule`, an id is of the last schedule with kernels. Raises UnknownSubject."""
     schedules = [s for s in capture.schedules if schedule is None or s.index == schedule]
     if not schedules:
-        raise UnknownSubject(f"there is no schedule {schedule}: {capture.snippet} made {len(capture.schedules)}")
+        raise UnknownSubject(schedule_index.refuse_schedule(schedule, capture))
     found: list[Explanation] = []
     if subject is None:
         return _rank(boundary for one in schedules for boundary in explain_boundaries(one))

@@ -54,12 +54,9 @@ class Evaluator:
 
     def evaluate_all(self, slots: Iterable[int]) -> list[RangedArray]:
         """Returns the value of each node. Raises Unknown if one of them cannot be computed."""
-        found: list[RangedArray] = []
-        for value in self.evaluate(slots):
-            if isinstance(value, Unknown):
-                raise value
-            found.append(value)
-        return found
+        asked = list(slots)
+        self.evaluate(asked)
+        return list(map(self._value, asked))
 
     def _compute_all(self, asked: Sequence[int]) -> None:
         self._plan = Plan(self.graph, asked, self.known)

@@ -19,7 +19,7 @@ from vmapdbg.child.listen.launches import jit_class, watch_calls, watch_schedule
 from vmapdbg.child.listen.rendering import name_opt
 from vmapdbg.child.listen.user_lines import name_function
 from vmapdbg.model.capture import Capture, Kernel, LaunchTime, MarkTime, Measured, OptimizationTime, Timing
-from vmapdbg.model.schedule_index import digest_source
+from vmapdbg.model.schedule_index import change_kernels, digest_source
 from vmapdbg.model.wording import first_line
 
 _REPEATS, _REPEATED_SECONDS = 8, 0.1  # how often a launch is repeated at most, and for how long
@@ -264,12 +264,11 @@ class Stopwatch:
             tried = self._tried.get(kernel.source.strip("\n"), ())
             return replace(kernel, measured=measure(times), optimizations=tried) if times else kernel
 
-        schedules = (replace(one, kernels=tuple(map(fill, one.kernels))) for one in capture.schedules)
         if self._overheads:
             # what launching costs without other processes
             self._parts["launching"] = sum(self.devices.values()) * sorted(self._overheads)[len(self._overheads) // 2]
         timing = Timing(sum(self._parts.values()), dict(self._parts), tuple(self._marks.values()), tuple(self.launches))
-        return replace(capture, schedules=tuple(schedules), timing=timing)
+        return replace(change_kernels(capture, fill), timing=timing)
 
 
 def _find_source(program: Any) -> str:

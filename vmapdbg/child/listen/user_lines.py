@@ -34,7 +34,6 @@ _NO_METHODS |= {"linear_with_vars", "schedule", "schedule_linear", "schedule_wit
 _PHASES: dict[str, Phase] = {"Tensor.backward": "backward", "Tensor.gradient": "backward"}
 _PHASES |= {"Optimizer.step": "optimizer", "Optimizer.schedule_step": "optimizer"}
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))  # no functions to a reader
-Consumers = Mapping[UOp, Mapping[UOp, Any]]
 _WORKING = os.path.join(os.getcwd(), "")  # the folder where the program was started, with a separator at the end
 
 
@@ -231,7 +230,7 @@ class UserLines:
             return None
         return self.followed.get(uop) or uop.__dict__.get(_ORIGIN)
 
-    def find_origins(self, toposort: Mapping[UOp, Any], consumers: Consumers) -> dict[UOp, Origin]:
+    def find_origins(self, toposort: Mapping[UOp, Any], consumers: Mapping[UOp, Iterable[UOp]]) -> dict[UOp, Origin]:
         """Maps each node to its origin. A node that tinygrad put in has the origin of its first consumer with one, else
         of its value; a STORE has the origin of its value first."""
         with_line = [u for u in toposort if u.op.name not in _NO_LINE]

@@ -92,10 +92,6 @@ def add_findings(capture: Capture, file: str | None = None) -> Capture:
     return replace(capture, findings=split_ignored(lint_capture(capture, codes=codes), capture.sources)[0])
 
 
-def findings_of(capture: Capture) -> tuple[Finding, ...]:
-    return add_findings(capture).findings
-
-
 def report_mistakes(findings: Iterable[Finding], sources: Mapping[str, str] | None = None) -> None:
     """Says, once each, which comments on the findings' lines cannot ignore a code. `sources`: see `split_ignored`."""
     from vmapdbg.lint import CODES

@@ -64,29 +64,25 @@ def _read_table(file: Path) -> Any:
         raise Failure(f"{file}: {error}") from None
 
 
-def _list_types() -> dict[str, click.ParamType[Any]]:
-    """Returns the type of each value: the type of its option."""
+def _build(table: Any, file: Path) -> Settings:
+    if not isinstance(table, Mapping):
+        raise Failure(f"{file}: tool.vmapdbg is a table: {_TABLE}")
     from vmapdbg.lint import CODES
 
     codes = options.names("code", CODES)
-    return {
+    # a value has the type of its option
+    types: dict[str, click.ParamType[Any]] = {
         "target": click.Choice(list(TARGETS)),
         "patches": options.PATCHES,
         "timeout": options.SECONDS,
         "select": codes,
         "ignore": codes,
     }
-
-
-def _build(table: Any, file: Path) -> Settings:
-    if not isinstance(table, Mapping):
-        raise Failure(f"{file}: tool.vmapdbg is a table: {_TABLE}")
-    types = _list_types()
     given: dict[str, Any] = {}
     for key, value in cast("Mapping[str, Any]", table).items():
         if key not in types:
             raise Failure(f"{file}: unknown key {key!r} in {_TABLE}: choose from {', '.join(types)}")
-        if value == [] and types[key] is types["select"]:
+        if value == [] and types[key] is codes:
             given[key] = ()
             continue
         # a list is what an option takes with commas

@@ -12,6 +12,7 @@ from pathlib import Path
 from vmapdbg.diff.captures import diff_schedules, have_same_tinygrad
 from vmapdbg.diff.nodes import match_nodes
 from vmapdbg.model.capture import Capture, Schedule, SnippetError
+from vmapdbg.model.schedule_index import refuse_schedule
 from vmapdbg.model.store import check_output, dump_document, write_output
 from vmapdbg.model.vocabulary import StageName
 from vmapdbg.model.wording import format_plural
@@ -76,7 +77,7 @@ def _choose_schedule(capture: Capture, index: int | None) -> tuple[DrawnSchedule
         raise GraphError(f"{capture.snippet} made no schedule to draw{why}")
     if index is not None:
         if not 0 <= index < len(capture.schedules):
-            raise GraphError(f"there is no schedule {index}: the schedules are 0 to {len(capture.schedules) - 1}")
+            raise GraphError(refuse_schedule(index, capture))
         return DrawnSchedule(capture, capture.schedules[index]), []
 
     def interest(schedule: Schedule) -> tuple[bool, int, int, int]:
