@@ -96,7 +96,7 @@ def view_kernels(
             shown.note = words + join_first([side.kernel.name for side in parts], _MOST_PARTS)
         else:
             about = sources.findings["after"].about_kernel
-            faults = (about(place.pair.index, [place.position]) for place in row.places)
+            faults = (about(place.pair.index, [place.change.after[0].number]) for place in row.places)
             shown.faults = merge_findings(chain.from_iterable(faults))
         sources.add_to(shown)
         yield shown

@@ -43,8 +43,7 @@ def name_node(key: NodeKey) -> str:
 
 def list_sides(place: Place) -> Iterator[tuple[str, int, Sequence[KernelSide]]]:
     """Yields the sides of a pair of kernels that its schedule is on, after first: name, schedule, kernels."""
-    pair = place.pair
-    change = pair.kernels[place.position]
+    pair, change = place
     if pair.after is not None:
         yield "after", pair.after, change.after
     if pair.before is not None:
