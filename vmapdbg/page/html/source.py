@@ -91,11 +91,6 @@ class SourceLine:
     parts: Sequence[Part]
     notes: LineNotes | None
 
-    @property
-    def number(self) -> int | None:
-        """Its number after, or before if only before has it."""
-        return self.after or self.before
-
 
 @dataclass(frozen=True)
 class SourceView:
