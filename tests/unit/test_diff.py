@@ -20,7 +20,7 @@ from vmapdbg.diff.captures import diff_captures, leave_unstable
 from vmapdbg.diff.nodes import match_nodes, match_schedules
 from vmapdbg.diff.pairing import find_opcodes
 from vmapdbg.diff.result import CaptureDiff
-from vmapdbg.diff.source import align_sources, canonize_source
+from vmapdbg.diff.source import align_sources, canonize_source, keep_near
 from vmapdbg.diff.values import compare_printed
 from vmapdbg.install.job import Run
 from vmapdbg.model.capture import (
@@ -345,6 +345,12 @@ def test_no_line_gets_lost(before: str, after: str) -> None:
     pairs = list(align_sources(before, after, ()))
     assert [pair.before for pair in pairs if pair.before is not None] == before.strip("\n").split("\n")
     assert [pair.after for pair in pairs if pair.after is not None] == after.strip("\n").split("\n")
+
+
+def test_lines_far_from_a_change_are_counted_where_they_are_left_out() -> None:
+    assert list(keep_near("abcdefg", [3], 1)) == [(2, "c"), (0, "d"), (0, "e"), (2, None)]
+    # two sources that differ in names only
+    assert list(keep_near("abc", [], 1)) == [(3, None)]
 
 
 # *** values

@@ -78,7 +78,7 @@ def show_overview(capture: Capture, width: int = 80) -> str:
 def test_equal_kernels_are_one_and_count_together() -> None:
     first, second = group_kernels(View.of_one(network()))
     assert (first.kernel.name, first.after.launches, first.after.ops, first.after.bytes) == ("r_64", 5, 2700, 300)
-    assert [(place.pair.index, place.position) for place in first.places] == [(0, 0), (0, 2), (1, 0)]
+    assert [(place.pair.index, place.change.after[0].number) for place in first.places] == [(0, 0), (0, 2), (1, 0)]
     assert (second.kernel.name, second.after.ops, list(second.lines)) == ("E_64", 50, ["net.py:3", "net.py:9"])
     # kernels of one name and two programs are two
     other = replace(MATMUL, key="cc")
@@ -90,8 +90,9 @@ def test_lines_and_rules_are_counted_with_their_kernels_and_buffers() -> None:
     assert (counted["net.py:3"].kernels, counted["net.py:3"].ops, counted["net.py:3"].kept) == (4, 2750, 0)
     assert (counted["net.py:9"].kernels, counted["net.py:9"].bytes, counted["net.py:9"].kept) == (1, 700, 2)
     counts = [row.after for row in count_rules(View.of_one(network()))]
-    counted = [(count.rule, count.nodes, count.kept, count.bytes, count.example) for count in counts]
-    assert counted == [("output", 2, 2, 128, "0/5"), ("ending-ranges", 1, 0, 0, "0/3")]
+    counted = [(count.why, count.nodes, count.kept, count.bytes, count.example) for count in counts]
+    rule = "ranges end at it: a reduce, or a reader with loops of its own"
+    assert counted == [("an output of the schedule", 2, 2, 128, "0/5"), (rule, 1, 0, 0, "0/3")]
 
 
 def test_the_page_says_how_many_ops_have_no_line() -> None:

@@ -11,7 +11,7 @@ import pytest
 from vmapdbg.diff.pairing import Renaming
 from vmapdbg.model.capture import Capture, Condition, Decision, Realized, Reason
 from vmapdbg.model.vocabulary import Rule
-from vmapdbg.page.sentences import Names, fill_sentences, say_all, say_reason
+from vmapdbg.page.sentences import Names, fill_sentences, say_realized, say_reason
 
 FUSED = {"kernels": 1, "stock_kernels": 2}
 STORED = {"evaluations": 4096, "elements": 64, "bytes": 256, "ns": 2500.0, "stock_ns": 80000.0, "target": "Clang"}
@@ -186,7 +186,7 @@ def test_rule_of_a_newer_version_is_named() -> None:
 
 def test_reasons_of_one_node_are_one_sentence_the_refusal_first() -> None:
     refused = Reason("not-settled", numbers={"attempts": 7})
-    said = say_all([refused, Reason("ending-ranges", (4,), ("r1",))], NAMES)
+    said = say_realized(Realized((0,), "ending-ranges", "", (refused, Reason("ending-ranges", (4,), ("r1",)))), NAMES)
     assert said == "not settled after 7 attempts; r1 ends at EXPAND 4"
 
 

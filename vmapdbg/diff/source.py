@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import TypeVar
 
 from vmapdbg.diff.pairing import Numbers, align, choose_names, find_opcodes, make_numbers, share
 
@@ -27,6 +28,7 @@ _LARGEST = 3.4e38
 _INTEGER = re.compile(r",\s*(?:const )?int (\w+)(?=\s*[,)])")
 _COPY = r"\n\s*int (\w+) = {};[^\n]*"  # some renderers copy a thread number to a variable first
 
+_T = TypeVar("_T")
 MarkedSpan = tuple[int, int]
 
 
@@ -112,6 +114,21 @@ def align_sources(before: str, after: str, names: Collection[str]) -> Iterator[L
             yield LinePair(one and one.text, other and other.text)
         else:
             yield LinePair(one.text, other.text, *_mark_tokens(one.tokens, other.tokens, renamed))
+
+
+def keep_near(lines: Sequence[_T], important: Iterable[int], around: int) -> Iterator[tuple[int, _T | None]]:
+    """Yields the lines at most `around` from an important line, each with the count of lines left out above it; at last
+    None with the count of lines left out below."""
+    near = {number + step for number in important for step in range(-around, around + 1)}
+    gap = 0
+    for number, line in enumerate(lines):
+        if number in near:
+            yield gap, line
+            gap = 0
+        else:
+            gap += 1
+    if gap:
+        yield gap, None
 
 
 def _read_lines(source: str, names: Collection[str]) -> Iterator[_Line]:

@@ -221,7 +221,11 @@ def explain_output(index: ScheduleIndex, check: result.ScheduleCheck, output: re
         return [Sentence(text, node and node.line)]
     sentences = explain_value(output)
     if output.misplaced is not None:
-        sentences.append(describe_misplaced(index, output.misplaced))
+        found = output.misplaced
+        own = f"{index.label(found.node)}, which {index.name_kernel(found.kernel)} wrote"
+        shown = f"{index.label(found.shown)}, which {index.name_kernel(found.shown_kernel)} wrote"
+        place = f"its values are in the buffer of {own}; its tensor has the buffer of {shown}"
+        sentences.append(f"{place}: the tensor map is wrong")
     if output.of == "pending":
         sentences.append(VANISHED)
     if output.is_written is False:
@@ -255,13 +259,6 @@ def explain_buffer(index: ScheduleIndex, check: result.ScheduleCheck, buffer: re
             yield Sentence(_PROMOTED)
         for one in buffer.fault.unwritten:
             yield Sentence(describe_unwritten_elements(index, one, buffer.kernel))
-
-
-def describe_misplaced(index: ScheduleIndex, found: result.Misplaced) -> str:
-    """Returns `its values are in the buffer of ADD 12, which E_4 #0 wrote; its tensor has the buffer of ...`."""
-    own = f"{index.label(found.node)}, which {index.name_kernel(found.kernel)} wrote"
-    shown = f"{index.label(found.shown)}, which {index.name_kernel(found.shown_kernel)} wrote"
-    return f"its values are in the buffer of {own}; its tensor has the buffer of {shown}: the tensor map is wrong"
 
 
 def describe_misread(misread: result.Misread, index: ScheduleIndex) -> str:

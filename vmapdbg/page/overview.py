@@ -119,15 +119,10 @@ def sum_kernels(capture: Capture, *, without_line: bool = False) -> Cost:
 
 
 class Place(NamedTuple):
-    """Where a pair of kernels is: its schedule, and its position in the schedule's `kernels`."""
+    """A pair of kernels, and the pair of schedules that has it."""
 
     pair: ScheduleDiff
-    position: int
-
-    @property
-    def change(self) -> KernelChange:
-        """The pair of kernels."""
-        return self.pair.kernels[self.position]
+    change: KernelChange
 
 
 @dataclass
@@ -173,7 +168,7 @@ def _rank_kernels(row: KernelRow) -> tuple[float, ...]:
 def group_kernels(view: View, *, unchanged: bool = False) -> list[KernelRow]:
     """Returns the kernels of a view; equal kernels share a row. Of one run: all kernels, sorted as asked, or else by
     time or work. Of two runs: the changed kernels, the largest change first; with `unchanged` also the others."""
-    every = [Place(pair, position) for pair in view.schedules for position in range(len(pair.kernels))]
+    every = [Place(pair, change) for pair in view.schedules for change in pair.kernels]
     if view.is_pair and not unchanged:
         every = [place for place in every if place.change.status != "unchanged"]
     programs = {side: count_programs(getattr(view, side)) for side in ("before", "after")}
@@ -313,7 +308,6 @@ def _count_costs(capture: Capture, by: By) -> dict[str, Cost]:
 class RuleCount:
     """The nodes at which a rule asks for a buffer. `bytes` sums the `kept` ones; `example` names the first node."""
 
-    rule: str
     why: str
     example: str
     nodes: int = 0
@@ -340,7 +334,7 @@ def count_rules(view: View, *, by_line: bool = False) -> list[RuleRow]:
     before = after = _count_rules(view.after, str if by_line else None, by_statement=view.is_pair)
     if view.is_pair:
         before = _count_rules(view.before, view.name_line if by_line else None, by_statement=True)
-    none = RuleCount("", "", "")
+    none = RuleCount("", "")
     rows = [RuleRow(key[0], before.get(key, none), after.get(key, none)) for key in {**after, **before}]
     rows.sort(key=lambda row: -max(row.before.nodes, row.after.nodes))
     return sorted(rows, key=lambda row: -abs(row.after.nodes - row.before.nodes))
@@ -362,7 +356,7 @@ def _count_rules(
             key = name_line(node.line or "") if name_line else "", reason.rule, place
             if key not in found:
                 why = say_briefly(node.realized, Names(index.op))
-                found[key] = RuleCount(reason.rule, why, schedule_index.name_node(schedule.index, node.id))
+                found[key] = RuleCount(why, schedule_index.name_node(schedule.index, node.id))
             count = found[key]
             count.nodes += 1
             if made := index.find_kept(node.id):

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from vmapdbg.check.result import CutGradient, ExpectedOutput, LostWrite
+from vmapdbg.diff.pairing import Renaming
 from vmapdbg.model.capture import Capture, Decision, Node, Realized, Reason, Schedule, SnippetError, Unsplit
 from vmapdbg.model.crash import Crash, RewriteStep, SharedLoop
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.vocabulary import CrashStage, Rule
 from vmapdbg.model.wording import cut_end, format_known, format_plural, inflect, join_first
 from vmapdbg.page.format import format_shape
-
-if TYPE_CHECKING:
-    from vmapdbg.diff.pairing import Renaming
 
 MOST_NAMED = 3
 """A sentence names at most this many consumers or EXPANDs."""
@@ -55,11 +53,6 @@ def say_reason(reason: Reason, names: Names) -> str:
     return sentence if reason.at is None or reason.rule == "decided-at" else f"{sentence} ({_say_place(reason.at)})"
 
 
-def say_all(reasons: Iterable[Reason], names: Names) -> str:
-    """Returns the sentences of some reasons as one."""
-    return "; ".join(say_reason(reason, names) for reason in reasons)
-
-
 def fill_sentences(capture: Capture) -> Capture:
     """Returns the capture with a sentence for each reason. Call it once for a new Capture, before they are read."""
     return replace(capture, schedules=tuple(map(_fill_schedule, capture.schedules)))
@@ -83,7 +76,7 @@ def _fill_schedule(schedule: Schedule) -> Schedule:
 
 def say_realized(realized: Realized, names: Names) -> str:
     """Returns why a buffer is asked for; the stored sentence for an older capture."""
-    return say_all(realized.reasons, names) if realized.reasons else realized.detail
+    return "; ".join(say_reason(reason, names) for reason in realized.reasons) or realized.detail
 
 
 def say_unsplit(unsplit: Unsplit) -> str:

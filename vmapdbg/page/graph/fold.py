@@ -24,7 +24,7 @@ _MOST_TO_SEARCH = 3000
 _FEW = 3
 """With a third of the boxes that a drawing may have, it has room for the nodes of a line. Three boxes are too few."""
 _MOST_NAMED = 4
-_LONGEST, _LONGEST_TIP = 44, 600
+_LONGEST, LONGEST_TIP = 44, 600
 _ALONE = frozenset({"vmapin", "vmapout"})
 """The kinds of nodes that are never in a box with others."""
 _PASSIVE = BUFFER_KINDS | {"input", "index"}
@@ -256,7 +256,7 @@ class _Tree:
             kind = "folded"
             lines = [title + f" (x{repeats})" * (repeats > 1), format_plural(count, noun) + format_known(", {}", phase)]
         lines += self.subject.describe(nodes)
-        names = cut_end(", ".join(node.lines[0] for node in nodes), _LONGEST_TIP)
+        names = cut_end(", ".join(node.lines[0] for node in nodes), LONGEST_TIP)
         weight = min(sum(node.weight for node in every), 1.0)
         tip = f"{lines[0]}\n{names}\nnodes {format_ids(members)}"
         shown = tuple(map(shorten, filter(None, lines)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from vmapdbg.diff.nodes import match_nodes
 from vmapdbg.diff.result import ScheduleDiff
 from vmapdbg.model.capture import Bufferize, Capture, Node, Schedule
-from vmapdbg.model.ops import ELEMENTWISE, MOVEMENT, name_op
+from vmapdbg.model.ops import ELEMENTWISE, MOVEMENT, REDUCES, name_op
 from vmapdbg.model.schedule_index import index_of, name_decision
 from vmapdbg.model.vocabulary import Mark
 from vmapdbg.model.wording import format_known
@@ -23,7 +23,6 @@ from vmapdbg.page.view import Findings
 LEVELS = (0, 1, 2, 3, 4)
 _DETAILS = (0, 0, 1, 2, 2)  # the detail of each level
 
-REDUCE = frozenset({"REDUCE_AXIS", "REDUCE"})
 _CONSTANTS = frozenset({"CONST", "VCONST"})
 _HIDDEN = frozenset({"LUNIQUE", "UNIQUE", "DEVICE", "SINK"})
 _BORDERS = frozenset({"VMAPIN", "VMAPOUT"})
@@ -288,9 +287,9 @@ class Folding:
                 continue
             elif op in _CONSTANTS:
                 self._values[item.key] = item.node.arg or "?"
-            elif first is None or (op not in REDUCE and not _is_simple(op)):
+            elif first is None or (op not in REDUCES and not _is_simple(op)):
                 continue
-            elif len(item.src) == 1 and first in self._values and op not in REDUCE:
+            elif len(item.src) == 1 and first in self._values and op not in REDUCES:
                 self._values[item.key] = self._values[first]
             elif all(key in self._values or key in self._index for key in item.src):
                 self._index.add(item.key)
@@ -366,4 +365,4 @@ def _kind_of(group: Group, index: set[str]) -> str:
     if not group.last.node.src or op == "BUFFER":
         return "input"
     ops = {item.node.op for item in group.items}
-    return "view" if ops <= MOVEMENT else "reduce" if ops & REDUCE else "op"
+    return "view" if ops <= MOVEMENT else "reduce" if ops & REDUCES else "op"

@@ -17,7 +17,6 @@ _BUFFERS_LEVEL = 3
 """From this level on, a removed BUFFERIZE is not drawn. At the next level, the boxes are functions."""
 _FAR_ROWS = 12
 _LARGE = 150
-_LONGEST_TIP = 600
 
 
 def build_tensor_graph(pair: items.DrawnPair, level: int, title: str) -> model.Graph:
@@ -182,7 +181,7 @@ def make_tooltip(group: items.Group, drawn: items.DrawnSchedule) -> str:
     lines = explain_node(drawn.schedule, group.last.node).text.splitlines()
     if len(group.items) > 1:
         lines.append(f"  with nodes {format_ids(list_ids(group))}")
-    return "\n".join(cut_end(line, _LONGEST_TIP) for line in lines)
+    return "\n".join(cut_end(line, fold.LONGEST_TIP) for line in lines)
 
 
 def join_ranges(names: Sequence[str] | None) -> str:

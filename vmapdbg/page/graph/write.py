@@ -11,7 +11,7 @@ from pathlib import Path
 
 from vmapdbg.diff.captures import diff_schedules, have_same_tinygrad
 from vmapdbg.diff.nodes import match_nodes
-from vmapdbg.model.capture import Capture, Schedule, SnippetError
+from vmapdbg.model.capture import Capture, Schedule
 from vmapdbg.model.schedule_index import refuse_schedule
 from vmapdbg.model.store import check_output, dump_document, write_output
 from vmapdbg.model.vocabulary import StageName
@@ -20,6 +20,7 @@ from vmapdbg.page.graph import model
 from vmapdbg.page.graph.dot import PICTURES, TooSlow, check_format, draw_dots, style_svg, write_dot
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule, Stage
 from vmapdbg.page.graph.model import BUFFERIZES, Graph, GraphError, LegendEntry, keep_nodes, measure_steps
+from vmapdbg.page.sentences import describe_error
 
 ENDINGS = tuple(f".{name}" for name in (*PICTURES, "dot", "json"))
 """Of the files that a graph can be written to."""
@@ -73,7 +74,7 @@ def find_format(path: Path) -> str:
 
 def _choose_schedule(capture: Capture, index: int | None) -> tuple[DrawnSchedule, list[str]]:
     if not capture.schedules:
-        why = "" if capture.error is None else f": {_format_error(capture.error)}"
+        why = "" if capture.error is None else f": {describe_error(capture.error).splitlines()[0]}"
         raise GraphError(f"{capture.snippet} made no schedule to draw{why}")
     if index is not None:
         if not 0 <= index < len(capture.schedules):
@@ -90,15 +91,11 @@ def _choose_schedule(capture: Capture, index: int | None) -> tuple[DrawnSchedule
     return DrawnSchedule(capture, chosen), [note] * (count > 1)
 
 
-def _format_error(error: SnippetError) -> str:
-    return f"{error.type}: {error.message.splitlines()[0]}"
-
-
 def _pair_with_baseline(other: Capture, after: DrawnSchedule, notes: list[str]) -> DrawnPair:
     """Returns the schedule and the schedule of the baseline that is most like it."""
     index = after.schedule.index
     if not other.schedules:
-        why = "" if other.error is None else f" ({_format_error(other.error)})"
+        why = "" if other.error is None else f" ({describe_error(other.error).splitlines()[0]})"
         notes.append(f"the baseline made no schedule{why}: all is drawn as added")
         return DrawnPair(DrawnSchedule(other, Schedule(index, None, 0, (), (), (), (), (), ())), after, {}, {})
 

@@ -14,7 +14,6 @@ from vmapdbg.install.system import count_cores
 from vmapdbg.model.schedule_index import find_distinct
 from vmapdbg.model.wording import format_known
 from vmapdbg.page.graph.dot import TooSlow, clean_text, draw_dots, write_dot
-from vmapdbg.page.graph.fold import Folded
 from vmapdbg.page.graph.items import DrawnPair, DrawnSchedule
 from vmapdbg.page.graph.kernels import MOST_BOXES, MOST_FOLDED, build_kernel_graph, fold_kernels
 from vmapdbg.page.graph.model import BUFFER_KINDS, Graph, GraphError, keep_nodes
@@ -167,7 +166,10 @@ def _plan_parts(graph: Graph, pair: DrawnPair) -> list[tuple[DrawingPart, Graph]
     planned, left = list[tuple[DrawingPart, Graph]](), _MOST_INSIDE
     waiting = [("all", graph, 0)]  # title, graph and outer part of each part
     for number, (title, whole, outer) in enumerate(waiting):
-        made, notes = _fold(whole, pair)
+        made = fold_kernels(whole, pair)
+        notes = ["repeated layers, and the optimizer, are one box"] if made.members else []
+        if len(made.graph.nodes) > MOST_BOXES:
+            made, notes = fold_kernels(whole, pair, MOST_FOLDED), ["functions are boxes: click opens one"]
         folded = made.graph
         if len(folded.nodes) > _MOST_DRAWN:
             heaviest = sorted(folded.nodes, key=lambda node: -node.weight)[:_MOST_DRAWN]
@@ -183,14 +185,6 @@ def _plan_parts(graph: Graph, pair: DrawnPair) -> list[tuple[DrawingPart, Graph]
                 waiting.append((node.lines[0], inner, number))
         planned.append((part, folded))
     return planned
-
-
-def _fold(graph: Graph, pair: DrawnPair) -> tuple[Folded, list[str]]:
-    """Folds a graph until a reader can look at it, and says what is folded."""
-    made = fold_kernels(graph, pair)
-    if len(made.graph.nodes) > MOST_BOXES:
-        return fold_kernels(graph, pair, MOST_FOLDED), ["functions are boxes: click opens one"]
-    return made, ["repeated layers, and the optimizer, are one box"] if made.members else []
 
 
 # *** SVG

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from vmapdbg.diff.result import KernelSide
-from vmapdbg.diff.source import MarkedSpan, align_sources
+from vmapdbg.diff.source import MarkedSpan, align_sources, keep_near
 from vmapdbg.install.targets import language_of
 from vmapdbg.model.capture import Access, Finding, Kernel
 from vmapdbg.model.schedule_index import group_equal
 from vmapdbg.model.wording import join_first
 from vmapdbg.page.format import compare_facts, format_seconds
 from vmapdbg.page.html.nodes import NodeKey, list_sides
-from vmapdbg.page.html.source import Part, keep_near, split_code
+from vmapdbg.page.html.source import Part, split_code
 from vmapdbg.page.overview import KernelRow
 from vmapdbg.page.speed import describe_kernel
 from vmapdbg.page.text.kernels import list_parts, name_change
@@ -44,17 +44,17 @@ class CodeLine:
 
 @dataclass(frozen=True)
 class CodeRow:
-    """A line of both sources, or None. A source alone is `after`. `gap` counts the equal lines left out above."""
+    """A line of both sources, or None. A source alone is `after`."""
 
-    before: CodeLine | None = None
-    after: CodeLine | None = None
-    same: bool = False
-    gap: int = 0
+    before: CodeLine | None
+    after: CodeLine | None
+    same: bool
 
 
 @dataclass
 class KernelView:
-    """A row of the kernels. `facts` are names with both values; `cut` says what of the source is not in the page."""
+    """A row of the kernels. `facts` are names with both values. `rows` have the source, each with the count of lines
+    left out above it; `cut` says what of the source is not in the page."""
 
     row: KernelRow
     name: str
@@ -62,7 +62,7 @@ class KernelView:
     name_before: str = ""
     note: str = ""
     faults: Sequence[tuple[Finding, int]] = ()
-    rows: Sequence[CodeRow] = ()
+    rows: Sequence[tuple[int, CodeRow | None]] = ()
     cut: str = ""
 
     @property
@@ -96,7 +96,7 @@ def view_kernels(
             shown.note = words + join_first([side.kernel.name for side in parts], _MOST_PARTS)
         else:
             about = sources.findings["after"].about_kernel
-            faults = (about(place.pair.index, [place.position]) for place in row.places)
+            faults = (about(place.pair.index, [place.change.after[0].number]) for place in row.places)
             shown.faults = merge_findings(chain.from_iterable(faults))
         sources.add_to(shown)
         yield shown
@@ -141,11 +141,12 @@ class _Sources:
             shown.cut = f"{size:,} characters of source are not in the page: {name} has them"
             return
         if shown.is_alone:
-            shown.rows = [CodeRow(after=line, same=True) for line in self._list_code(*sides[0])]
+            shown.rows = [(0, CodeRow(None, line, True)) for line in self._list_code(*sides[0])]
         else:
             after, before = (list(self._list_code(*side)) for side in sides)
             shown.rows = _pair_lines(before, after, {kernel.name for kernel in kernels})
-        lines = [line for row in shown.rows for line in (row.before, row.after) if line is not None]
+        rows = [row for _, row in shown.rows if row is not None]
+        lines = [line for row in rows for line in (row.before, row.after) if line is not None]
         self.left = max(self.left - len(_join_lines(lines)) - _A_LINE * len(lines), 0)
 
     def _list_code(self, side: str, schedule: int, kernels: Sequence[KernelSide]) -> Iterator[CodeLine]:
@@ -181,7 +182,9 @@ def _join_lines(lines: Iterable[CodeLine]) -> str:
     return "\n".join("".join(text for _, text in line.parts) for line in lines)
 
 
-def _pair_lines(before: Sequence[CodeLine], after: Sequence[CodeLine], names: Collection[str]) -> list[CodeRow]:
+def _pair_lines(
+    before: Sequence[CodeLine], after: Sequence[CodeLine], names: Collection[str]
+) -> list[tuple[int, CodeRow | None]]:
     """Pairs equal and similar lines, and leaves out equal lines far from any change. `names` are the kernels' names."""
     rows, left, right = list[CodeRow](), iter(before), iter(after)
     for pair in align_sources(_join_lines(before), _join_lines(after), names):
@@ -192,9 +195,7 @@ def _pair_lines(before: Sequence[CodeLine], after: Sequence[CodeLine], names: Co
             other = replace(other, parts=_split_marks(pair.after or "", pair.marks_after))
         rows.append(CodeRow(one, other, pair.is_same))
     changed = [number for number, row in enumerate(rows) if not row.same]
-    shown = list(keep_near(rows, changed, _AROUND))
-    gap = len(rows) - (max(changed, default=-1) + _AROUND + 1)
-    return [*shown, CodeRow(gap=gap)] if gap > 0 else shown
+    return list(keep_near(rows, changed, _AROUND))
 
 
 def _split_marks(text: str, marks: Sequence[MarkedSpan]) -> list[Part]:

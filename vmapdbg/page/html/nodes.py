@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from vmapdbg.diff.result import KernelSide
 from vmapdbg.model.schedule_index import index_of
@@ -43,25 +42,16 @@ def name_node(key: NodeKey) -> str:
 
 def list_sides(place: Place) -> Iterator[tuple[str, int, Sequence[KernelSide]]]:
     """Yields the sides of a pair of kernels that its schedule is on, after first: name, schedule, kernels."""
-    pair = place.pair
-    change = pair.kernels[place.position]
+    pair, change = place
     if pair.after is not None:
         yield "after", pair.after, change.after
     if pair.before is not None:
         yield "before", pair.before, change.before
 
 
-@dataclass
-class ShownNode:
-    """A node that the page explains: its side, and the numbers of the rows of kernels that compute it."""
-
-    side: str
-    key: NodeKey
-    kernels: list[int]
-
-
 class Explainer:
-    """Names and explains the nodes of a view. A node that both sides have gets the name that after has for it."""
+    """Names and explains the nodes of a view. A node that both sides have gets the name that after has for it. `nodes`
+    has the nodes that the page explains: by name the side, the key, and the rows of the kernels that compute it."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -73,7 +63,7 @@ class Explainer:
                 for node, twin in pair.pair_nodes().items():
                     self._names[pair.before, node] = name_node((pair.after, twin))
         self._twins = {name: key for key, name in self._names.items()}
-        self.nodes: dict[str, ShownNode] = {}
+        self.nodes: dict[str, tuple[str, NodeKey, list[int]]] = {}
 
     def name(self, side: str, key: NodeKey) -> str:
         """Returns the name of a node in the page: `0:48`, or `b0:48` if only before has it."""
@@ -83,8 +73,8 @@ class Explainer:
         """Has the page explain a node, if the schedule has it. `numbers` are rows of kernels that compute it."""
         if index_of(self.schedules[side][key[0]]).node(key[1]) is None:
             return
-        shown = self.nodes.setdefault(self.name(side, key), ShownNode(side, key, []))
-        shown.kernels += [number for number in numbers if number not in shown.kernels]
+        _, _, rows = self.nodes.setdefault(self.name(side, key), (side, key, []))
+        rows += [number for number in numbers if number not in rows]
 
     def choose(self, rows: Sequence[KernelRow], drawn: Iterable[str]) -> None:
         """Chooses the nodes to explain, the most important first; `rows` are rows of kernels, `drawn` names of nodes:
@@ -122,20 +112,20 @@ class Explainer:
         BUFFERIZE or nothing, and why: title and steps (None for a node without a BUFFERIZE on a too large page)."""
         described: dict[str, list[object]] = {}
         most = _MOST_CHARACTERS / (2 if self.view.is_pair else 1)
-        for name, shown in self.nodes.items():
-            schedule = self.schedules[shown.side][shown.key[0]]
-            node = index_of(schedule).nodes[shown.key[1]]
+        for name, (side, (schedule_number, node_id), rows) in self.nodes.items():
+            schedule = self.schedules[side][schedule_number]
+            node = index_of(schedule).nodes[node_id]
             made = index_of(schedule).bufferizes.get(node.id)
             outcome, title, steps = "" if made is None else made.outcome, -1, None
             if outcome or node.realized is not None or texts.size < most:
                 title, steps = _say(explain_node(schedule, node), texts)
                 steps = self._join_steps(steps, self._twins.get(name), texts)
             line = node.line or ""
-            number = lines.get(self.view.name_line(line) if shown.side == "before" else line, -1)
+            number = lines.get(self.view.name_line(line) if side == "before" else line, -1)
             # `ADD  (4, 5)  float  softmax`
             words = (node.op, format_shape(node.shape), format_known("{}", node.dtype), node.method)
             what = texts.number("  ".join(filter(None, words)))
-            described[name] = [what, number, shown.kernels, outcome, title, steps]
+            described[name] = [what, number, rows, outcome, title, steps]
         return described
 
     def _join_steps(self, steps: Steps, twin: NodeKey | None, texts: Texts) -> Steps:

@@ -218,19 +218,15 @@
   function* find(words) {
     const matches = (text) => words.every((word) => text.toLowerCase().includes(word));
     const codeOfLine = new Map(all("tr[data-line]").map((row) => [+row.dataset.line, row.querySelector("code")?.textContent || ""]));
-    for (const [number, line] of lines.entries()) {
-      const text = `${line.name}  ${(codeOfLine.get(number) || "").trim()}`;
-      if (matches(text)) yield ["line", number, text];
-    }
-    for (const [number, kernel] of kernels.entries()) {
-      const source = $(`k${number}`)?.querySelector(".code")?.textContent || "";
-      const text = `${kernel.name}  ${kernel.computes}`;
-      if (matches(text)) yield ["kernel", number, text];
-      else if (matches(source)) yield ["kernel", number, `${kernel.name}  (in its source)`];
-    }
-    for (const node of nodes.values()) {
-      const text = `${numberOf(node.key)}  ${node.what}`;
-      if (matches(text)) yield ["node", node.key, text];
+    const things = [
+      ...lines.map((line, number) => ["line", number, `${line.name}  ${(codeOfLine.get(number) || "").trim()}`]),
+      ...kernels.map((kernel, number) => ["kernel", number, `${kernel.name}  ${kernel.computes}`]),
+      ...[...nodes.values()].map((node) => ["node", node.key, `${numberOf(node.key)}  ${node.what}`]),
+    ];
+    for (const [kind, id, text] of things) {
+      const source = (kind === "kernel" && $(`k${id}`)?.querySelector(".code")?.textContent) || "";
+      if (matches(text)) yield [kind, id, text];
+      else if (matches(source)) yield [kind, id, `${kernels[id].name}  (in its source)`];
     }
   }
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, TypeVar
 
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import Comment, Keyword, Name, Number, String
 
+from vmapdbg.diff.source import keep_near
 from vmapdbg.model.capture import Capture, Finding
 from vmapdbg.model.wording import split_place
 from vmapdbg.page.format import list_places
 from vmapdbg.page.overview import Cost, CostRow, RuleRow, count_rules, pair_costs
 from vmapdbg.page.view import View
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 Part = tuple[str, str]
 """The CSS class of a piece of a line, empty for plain text, and its text."""
@@ -86,28 +83,23 @@ def collect_notes(view: View) -> dict[str, LineNotes]:
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line to show, with its numbers; `kind` is `same`, `removed` or `added`; `gap` counts lines left out above."""
+    """A line to show, with its numbers; `kind` is `same`, `removed` or `added`."""
 
     kind: str
     before: int | None
     after: int | None
     parts: Sequence[Part]
     notes: LineNotes | None
-    gap: int = 0
-
-    @property
-    def number(self) -> int | None:
-        """Its number after, or before if only before has it."""
-        return self.after or self.before
 
 
 @dataclass(frozen=True)
 class SourceView:
-    """A file to show, or both its edits. `unplaced` are lines that it lacks: the file is not here, or has changed."""
+    """A file to show, or both its edits. `lines` have the counts of lines left out above them. `unplaced` are lines
+    that it lacks: the file is not here, or has changed."""
 
     names: tuple[str, ...]
     note: str
-    lines: list[SourceLine]
+    lines: list[tuple[int, SourceLine]]
     unplaced: list[LineNotes]
 
 
@@ -127,7 +119,7 @@ def view_files(
 def _view(before: SourceFile, after: SourceFile, notes: Mapping[str, LineNotes]) -> SourceView:
     lines = list(_list_lines(before, after, notes))
     important = [number for number, line in enumerate(lines) if line.notes is not None or line.kind != "same"]
-    shown = list(keep_near(lines, important, _AROUND))
+    shown = [(gap, line) for gap, line in keep_near(lines, important, _AROUND) if line is not None]
     placed = {line.notes.line for line in lines if line.notes is not None}
     names = tuple(dict.fromkeys((before.name, after.name)))
     unplaced = [note for note in notes.values() if split_place(note.line)[0] in names and note.line not in placed]
@@ -162,21 +154,8 @@ _CLASSES = (
     (Name.Class, "tf"),
     (Name.Builtin, "tb"),
 )
-Line = TypeVar("Line", bound="DataclassInstance")
 _MOST_COLOURED = 60_000
 """A longer text, in characters, stays plain: its colours would be most of the page."""
-
-
-def keep_near(lines: Sequence[Line], important: Iterable[int], around: int) -> Iterator[Line]:
-    """Yields lines at most `around` from an important line; the `gap` of each counts lines left out above it."""
-    near = {number + step for number in important for step in range(-around, around + 1)}
-    gap = 0
-    for number, line in enumerate(lines):
-        if number in near:
-            yield replace(line, gap=gap)
-            gap = 0
-        else:
-            gap += 1
 
 
 def _split_lines(text: str | None) -> list[str]:

@@ -122,12 +122,12 @@ class Page:
         text = self.join(*parts)
         head = _fold(self.console, text, self.width - indent)
         if len(head) == 1 or not hang:
-            return [_indent(line, indent) for line in head]
+            return [Text(" " * indent) + line for line in head]
         # the first line has `hang` more columns than the others, so the rest is folded again
         rest = text[len(head[0].plain) :]
         rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
         more = _fold(self.console, rest, self.width - indent - hang)
-        return [_indent(head[0], indent), *(_indent(line, indent + hang) for line in more)]
+        return [Text(" " * indent) + head[0], *(Text(" " * (indent + hang)) + line for line in more)]
 
     def print(self) -> None:
         """Prints the lines that were added since the last call."""
@@ -271,10 +271,6 @@ def _fold(console: Console, text: Text, width: int) -> list[Text]:
     for line in lines:
         line.rstrip()
     return lines
-
-
-def _indent(text: Text, count: int) -> Text:
-    return text if not count else Text(" " * count) + text
 
 
 # *** colours

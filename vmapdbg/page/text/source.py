@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import groupby
 
 from rich.cells import cell_len
 from rich.syntax import Syntax
 from rich.text import Text
 
 from vmapdbg.diff.result import KernelChange, KernelSide
-from vmapdbg.diff.source import LinePair, MarkedSpan, align_sources
+from vmapdbg.diff.source import LinePair, MarkedSpan, align_sources, keep_near
 from vmapdbg.install.targets import language_of
 from vmapdbg.model.wording import escape_unsafe, format_plural
 from vmapdbg.page.format import format_ids, join_change
@@ -151,20 +150,15 @@ def _add_changes(page: Page, pairs: Sequence[LinePair], coloured: tuple[list[Tex
     left, right = map(iter, coloured)
     lines_before = [None if pair.before is None else next(left) for pair in pairs]
     lines_after = [None if pair.after is None else next(right) for pair in pairs]
-    changed = [number for number, pair in enumerate(pairs) if not pair.is_same]
-    near = {number + step for number in changed for step in range(-_CONTEXT, _CONTEXT + 1)}
-    for is_shown, group in groupby(range(len(pairs)), lambda number: page.show_all or number in near):
-        numbers = list(group)
-        if not is_shown:
-            page.add((f"... {format_plural(len(numbers), 'line')} the same", "dim"), indent=2)
-            continue
-        for number in numbers:
-            pair = pairs[number]
-            if pair.is_same:
-                _add_line(page, " ", lines_after[number], ())
-            else:
-                _add_line(page, "-", lines_before[number], pair.marks_before)
-                _add_line(page, "+", lines_after[number], pair.marks_after)
+    important = [number for number, pair in enumerate(pairs) if page.show_all or not pair.is_same]
+    for gap, number in keep_near(range(len(pairs)), important, _CONTEXT):
+        if gap:
+            page.add((f"... {format_plural(gap, 'line')} the same", "dim"), indent=2)
+        if number is not None and pairs[number].is_same:
+            _add_line(page, " ", lines_after[number], ())
+        elif number is not None:
+            _add_line(page, "-", lines_before[number], pairs[number].marks_before)
+            _add_line(page, "+", lines_after[number], pairs[number].marks_after)
 
 
 def _add_line(page: Page, sign: str, line: Text | None, marks: Sequence[MarkedSpan]) -> None:
