@@ -1,8 +1,10 @@
 """Multiplies matrices by a tensor core, and prints, as JSON, which stages of code generation have a WMMA (`wmma`), in
-which stages what the tool computes is not what numpy computes (`wrong`), and whether tinygrad's PYTHON device is right.
+which stages the tool computes something else than numpy (`wrong`), and whether the device is right (`device`).
 
-    python stages.py USED CORE            emulated: the list that the device uses gets the first core of a list, for floats
-    python stages.py TARGET IN OUT        rendered for a target, with these dtypes; nothing runs
+    python stages.py emulated USED CORE   on the PYTHON device. CORE is a list of tensor cores: its first becomes the
+                                          only one of the list that the device has, USED, for floats, because Python
+                                          before 3.12 has no memory of halves
+    python stages.py rendered TARGET PROGRAM    for a target, without its device
 """
 
 from __future__ import annotations
@@ -13,57 +15,75 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import tinygrad.codegen as codegen
-from tinygrad import Tensor, dtypes
-from tinygrad.codegen.opt import tc
 
-from vmapdbg.child.program.interpret import run_kernel
-
-stock, stages = codegen.graph_rewrite, []
+stages: list[tuple[str, Any]] = []
 
 
-def graph_rewrite(sink: Any, *arguments: Any, **options: Any) -> Any:
-    made = stock(sink, *arguments, **options)
-    stages.append((options.get("name"), made))
-    return made
+def watch_stages() -> None:
+    import tinygrad.codegen as codegen
+
+    stock: Any = codegen.graph_rewrite
+
+    def graph_rewrite(sink: Any, *arguments: Any, **options: Any) -> Any:
+        made = stock(sink, *arguments, **options)
+        stages.append((str(options.get("name")), made))
+        return made
+
+    codegen.graph_rewrite = graph_rewrite
 
 
-codegen.graph_rewrite = graph_rewrite
+def judge(held: list[Any], right: Any) -> dict[str, list[str]]:
+    from vmapdbg.child.program.interpret import run_kernel
 
-
-def multiply(columns: int, rows: int, depth: int, dtype_in: str, dtype_out: str) -> tuple[list[Any], Any, Any]:
-    """Returns what the two matrices hold, their product to be, and the right product: all numbers are small integers."""
-    random = np.random.default_rng(0)
-    held = [random.integers(-4, 5, shape).astype(np.float32) for shape in ((rows, depth), (depth, columns))]
-    a, b = (Tensor(one).cast(dtype_in).contiguous().realize() for one in held)
-    stages.clear()
-    return held, a.matmul(b, dtype=dtype_out) + 1, held[0] @ held[1] + 1
-
-
-def judge(held: list[Any], right: Any) -> dict[str, Any]:
     contents = {0: np.zeros(right.size, np.float32)} | {slot: one.ravel() for slot, one in enumerate(held, 1)}
-    wrong, wmma = [], []
+    said: dict[str, list[str]] = {"wmma": [], "wrong": []}
     for name, graph in stages:
         ops = {u.op.name for u in graph.toposort()}
         if "STORE" not in ops:
             continue
         if "WMMA" in ops:
-            wmma.append(name)
+            said["wmma"].append(name)
         try:
-            found = run_kernel(graph, 0, {}, contents)
+            if not np.array_equal(run_kernel(graph, 0, {}, contents), right.ravel()):
+                said["wrong"].append(name)
         except Exception as error:
-            wrong.append(f"{name}: {error}")
-        else:
-            if not np.array_equal(found, right.ravel()):
-                wrong.append(name)
-    return {"wmma": wmma, "wrong": wrong}
+            said["wrong"].append(f"{name}: {error}")
+    return said
+
+
+def make_matrices(columns: int, rows: int, depth: int) -> list[Any]:
+    """Returns matrices of small integers, which are exact in each dtype."""
+    random = np.random.default_rng(0)
+    return [random.integers(-4, 5, shape).astype(np.float32) for shape in ((rows, depth), (depth, columns))]
+
+
+def emulate(used: str, of: str) -> dict[str, Any]:
+    from tinygrad import Tensor, dtypes
+    from tinygrad.codegen.opt import tc
+
+    core = replace(getattr(tc, of)[0], dtype_in=dtypes.float, dtype_out=dtypes.float)
+    getattr(tc, used)[:] = [core]
+    held = make_matrices(*(2 * size for size in core.dims))
+    a, b = (Tensor(one).realize() for one in held)
+    watch_stages()
+    right = held[0] @ held[1] + 1
+    device = bool(np.array_equal((a @ b + 1).numpy(), right))
+    return {"device": device, **judge(held, right)}
+
+
+def render(target: str, program: str) -> dict[str, Any]:
+    from observed import observe_programs
+
+    from vmapdbg.child.listen.rendering import compile_kernel
+
+    for _, recorder in observe_programs([program]):
+        watch_stages()
+        (ast,) = [kernel.ast for one in recorder.schedules for kernel in one.passed.kernels if kernel.is_compute]
+        compile_kernel(ast, target)
+    held = make_matrices(32, 32, 32)
+    return judge(held, held[0] @ held[1] + 1)
 
 
 if __name__ == "__main__":
-    first, *others = sys.argv[1:]
-    if len(others) == 1:
-        core = replace(getattr(tc, others[0])[0], dtype_in=dtypes.float, dtype_out=dtypes.float)
-        getattr(tc, first)[:] = [core]
-        held, product, right = multiply(*(2 * size for size in core.dims), "float", "float")
-        device = bool(np.array_equal(product.numpy(), right))
-        print(json.dumps({"device": device, **judge(held, right)}))
+    how, *names = sys.argv[1:]
+    print(json.dumps((emulate if how == "emulated" else render)(*names)))

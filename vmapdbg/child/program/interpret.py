@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -219,12 +219,8 @@ class Rows:
             return self._show(u, sources[0])
         if op == "INDEX" and u.src[0].op.name in STAGE_OPS:
             return self._read_stage(u)
-        if op == "CONTRACT":
-            return self._contract(u.src[0], u.arg)
-        if op == "UNROLL":
-            return self._unroll(u)
-        if op == "WMMA":
-            return self._multiply(u)
+        if op in _OVER_STEPS:
+            return _OVER_STEPS[op](self, u)
         if op == "INDEX" and (find_memory(u) is None or uops.is_element(u)):
             return self._select(u, self.get(u.src[0]))
         if op in {"INDEX", "LOAD"} or (op == "AFTER" and find_memory(u) is not None):
@@ -232,8 +228,6 @@ class Rows:
         if op == "AFTER":
             self._run_all(u.src[1:])
             return self.get(u.src[0])
-        if op == "REDUCE":
-            return self._reduce(u)
         raise Unknown(f"the reference does not compute {op}")
 
     def _arithmetic(self, u: UOp, sources: Sequence[Numbers]) -> Numbers:
@@ -286,7 +280,7 @@ class Rows:
         places = (np.broadcast_to(self.get(index), (self.count, 1))[:, 0] for index in indices)
         return held[(np.arange(self.count), *places)].reshape(self.count, lanes_of(u))
 
-    def _reduce(self, u: UOp) -> Numbers:
+    def reduce(self, u: UOp) -> Numbers:
         """All steps of its loops are rows, if there are not too many."""
         value, loops, lanes = u.src[0], self._list_new(u.src[1:]), lanes_of(u)
         times = math.prod(map(self.run.count_trips, loops))
@@ -314,30 +308,32 @@ class Rows:
 
     # *** tensor cores
 
-    def _contract(self, u: UOp, axes: Axes) -> Numbers:
+    def contract(self, u: UOp, axes: Axes) -> Numbers:
         """Returns the values of a UOp at all steps of some ranges, as lanes."""
         ranges = {loop.arg[0]: loop for loop in u.ranges}
+        if not ranges.keys() >= dict(axes).keys() and any(one.op.name == "UNROLL" for one in u.toposort()):
+            raise Unknown("some of its ranges have become lanes")
         each = ({ranges[r]: np.array(step) for r, step in one.items() if r in ranges} for one in list_lanes(axes))
         return _join([self._compute_at(u, steps) for steps in each])
 
-    def _unroll(self, u: UOp) -> Numbers:
-        """Returns the lane of a value at the steps of its ranges."""
+    def unroll(self, u: UOp) -> Numbers:
+        """Returns the lanes of a value at the steps of its ranges."""
         steps = {loop.arg[0]: step for loop, step in self.steps.items() if loop.op.name == "RANGE"}
-        lane = np.zeros((self.count, 1), np.int64)
+        lane = np.zeros(self.count, np.int64)
         for number, size in u.arg:
             if number not in steps:
                 raise Unknown("it has lanes of a range that is gone")
-            lane = lane * size + steps[number]
+            lane = lane * size + steps[number][:, 0]
         held = np.broadcast_to(self.get(u.src[0]), (self.count, lanes_of(u.src[0])))
-        return np.take_along_axis(held, lane, axis=1)
+        return held.reshape(self.count, -1, lanes_of(u))[np.arange(self.count), lane]
 
-    def _multiply(self, wmma: UOp) -> Numbers:
+    def multiply(self, wmma: UOp) -> Numbers:
         """Returns what the thread of each row holds of the product of its warp."""
         core, parts = read_core(wmma), list[Numbers]()
         products = lanes_of(wmma) // core.lanes
         for source, axes in zip(wmma.src, core.axes or (None,) * 3, strict=True):
             if axes is not None and lanes_of(source) == 1:
-                numbers = self._contract(source, axes)
+                numbers = self.contract(source, axes)
             else:
                 numbers = np.broadcast_to(self.get(source), (len(self.get(source)), lanes_of(source)))
                 numbers = _spread(numbers, source, (*shape_of(wmma)[:-1], shape_of(source)[-1]))
@@ -474,6 +470,15 @@ class Rows:
         owners = np.broadcast_to(self._list_owners(memory), places.shape)
         is_stored = np.ones(places.shape, np.bool_) if gate is None else gate
         held[owners[is_stored], places[is_stored]] = numbers[is_stored]
+
+
+_OVER_STEPS: dict[str, Callable[[Rows, UOp], Numbers]] = {
+    "REDUCE": Rows.reduce,
+    "CONTRACT": lambda rows, u: rows.contract(u.src[0], u.arg),
+    "UNROLL": Rows.unroll,
+    "WMMA": Rows.multiply,
+}
+"""The ops that need other steps of loops than those of a row."""
 
 
 def _find_inside(places: Whole, gate: Flags | None, size: int) -> tuple[Flags, bool]:

@@ -89,9 +89,8 @@ def _find_layouts(
             names += [f"u{i}" for i in range(len(core.get_upcast_axes()))]
             names += [f"r{i}" for i in range(len(core.get_reduce_axes()))]
             carried = [*(sum(swizzle, ()) for swizzle in core.swizzle), names]
-            a, b, c = (
-                _lay_out(core, dict(zip(names, of, strict=True)), count) for of, count in zip(carried, lanes, strict=True)
-            )
+            held = zip(carried, lanes, strict=True)
+            a, b, c = (_lay_out(core, dict(zip(names, of, strict=True)), count) for of, count in held)
             return a, b, c
     raise Unknown("tinygrad has no tensor core for its WMMA")
 
