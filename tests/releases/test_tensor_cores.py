@@ -48,11 +48,12 @@ c = a.matmul(b, dtype=dtypes.{}) + 1
 @pytest.mark.parametrize("dtype", ["float", "half"])
 @pytest.mark.parametrize("target", ["metal", "cuda", "hip"])
 def test_each_stage_of_halves_is_right(release: str, target: str, dtype: str, tmp_path: Path) -> None:
+    if (release, target) == ("0.12.0", "metal"):
+        pytest.skip("its renderer has tensor cores on a Mac only")
     program = tmp_path / "halves.py"
     program.write_text(HALVES.format(dtype), encoding="utf-8")
     said = json.loads(run_on(release, HERE / "stages.py", "rendered", target, program, **NULL))
-    # while threads are ranges, LOCAL memory is not computed
-    assert [one for one in said["wrong"] if not one.endswith("it has memory that threads share")] == []
+    assert said["wrong"] == []
     assert len(said["wmma"]) > 12
 
 

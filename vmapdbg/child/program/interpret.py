@@ -385,7 +385,9 @@ class Rows:
             _, places, gate = self._place_of(pointer.src[0], lanes_of(pointer.src[0]))
             show = self._show if op in uops.MOVED else self._select
             return memory, show(pointer, places), None if gate is None else show(pointer, gate)
-        self._run_all(pointer.src[0].src[1:] if pointer.src[0].op.name == "AFTER" else ())
+        base = pointer.src[0]
+        for one in base.src if base.op.name in uops.JOINS else (base,):
+            self._run_all(one.src[1:] if one.op.name == "AFTER" else ())
         indices = uops.indices_of(pointer)
         # an element of a register may be a vector; the other sources of a SHRINK are sizes
         places = self.get(indices[0]).astype(np.int64) * getattr(uops.base_of(memory), "count", 1)
