@@ -33,8 +33,8 @@ b = (a * 3).sum(1).realize()
 """
 
 
-def follow(version: str, folder: Path, text: str) -> dict[str, Any]:
-    done = run_snippet(find_tree(version), folder, text, "why", "--value", "--json")
+def follow(version: str, folder: Path, text: str, **settings: str) -> dict[str, Any]:
+    done = run_snippet(find_tree(version), folder, text, "why", "--value", "--json", **settings)
     assert done.stdout, done.stderr
     return json.loads(done.stdout)
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vmapdbg.child.memory import name_dtype, scalar_of
-from vmapdbg.child.program import uops
+from vmapdbg.child.program import tensor_cores, uops
+from vmapdbg.child.program.tensor_cores import Axes, list_lanes, read_core
 from vmapdbg.child.program.uops import dtype_of, find_memory, find_space, is_argument, lanes_of, shape_of
 from vmapdbg.model.ops import ARITHMETIC, STAGE_OPS
 from vmapdbg.reference.arithmetic import bitcast, carrier_of, cast, compute, settle
@@ -62,7 +63,7 @@ class Interpreter:
         self.text: Sequence[UOp] = ()  # a linear program in its order; empty at an earlier stage
         # register -> its elements for each row; LOCAL memory -> its elements for each group of rows
         self.registers: dict[UOp, Numbers] = {}
-        self.threads = 1  # how many rows are the threads of one group
+        self.threads = 1  # how many rows are the threads of one group, if these need each other
         self.has_later_threads = True  # whether steps of loops may become threads that share LOCAL memory
         self.calls = 0
         self.writes_outside = self.reads_outside = False
@@ -97,15 +98,16 @@ class Interpreter:
     def find_rows(self, sink: UOp, slot: int, wanted: Flags, most: int) -> Rows:
         """Returns the first rows that store wanted elements of an argument. Raises Unknown."""
         for _, rows in self._list_stores(sink, slot, wanted):
-            return rows.take(np.arange(min(most, rows.count)))
+            groups = -(-most // self.threads)
+            return rows.take(np.arange(min(groups * self.threads, rows.count)))
         raise Unknown("it does not write the wrong elements")
 
     def _list_stores(self, sink: UOp, slot: int, wanted: Flags) -> Iterator[tuple[UOp, Rows]]:
         """Yields each store to an argument, with the rows that store wanted elements. Raises Unknown."""
-        nodes = sink.toposort()
-        threads = [u for u in nodes if u.op.name == "SPECIAL" and str(u.arg).startswith("l")]
-        if not any(uops.is_memory(u) and find_space(u) == "local" for u in nodes):
-            threads = []
+        nodes = tensor_cores.show_lanes(sink).toposort()
+        threads: Sequence[UOp] = ()
+        if any(u.op.name == "WMMA" or (uops.is_memory(u) and find_space(u) == "local") for u in nodes):
+            threads = uops.find_threads(nodes)
         self.threads = math.prod(map(self.count_trips, threads))
         self.has_later_threads = any(u.op.name == "RANGE" and u.arg[-1].name in _THREAD_AXES for u in nodes)
         for store in nodes:
@@ -217,15 +219,15 @@ class Rows:
             return self._show(u, sources[0])
         if op == "INDEX" and u.src[0].op.name in STAGE_OPS:
             return self._read_stage(u)
+        if op in _OVER_STEPS:
+            return _OVER_STEPS[op](self, u)
         if op == "INDEX" and (find_memory(u) is None or uops.is_element(u)):
             return self._select(u, self.get(u.src[0]))
-        if op in {"INDEX", "LOAD"}:
+        if op in {"INDEX", "LOAD"} or (op == "AFTER" and find_memory(u) is not None):
             return self._load(u)
         if op == "AFTER":
             self._run_all(u.src[1:])
             return self.get(u.src[0])
-        if op == "REDUCE":
-            return self._reduce(u)
         raise Unknown(f"the reference does not compute {op}")
 
     def _arithmetic(self, u: UOp, sources: Sequence[Numbers]) -> Numbers:
@@ -250,10 +252,12 @@ class Rows:
     def _read_stage(self, index: UOp) -> Numbers:
         """Returns what an INDEX reads of a value that is computed for it: the value at these steps of its ranges."""
         value, *ranges = index.src[0].src
-        steps = dict(self.steps)
-        for r, at in zip(ranges, index.src[1:], strict=True):
-            steps[r] = np.broadcast_to(self.get(at), (self.count, 1))
-        return Rows(self.run, steps, self.count).get(value)
+        return self._compute_at(value, dict(zip(ranges, map(self.get, index.src[1:]), strict=True)))
+
+    def _compute_at(self, value: UOp, steps: Mapping[UOp, Numbers]) -> Numbers:
+        """Returns a value at other steps of some loops."""
+        other = {loop: np.broadcast_to(step, (self.count, 1)) for loop, step in steps.items()}
+        return Rows(self.run, {**self.steps, **other}, self.count).get(value)
 
     def _show(self, u: UOp, numbers: Numbers) -> Numbers:
         op, source = u.op.name, u.src[0]
@@ -276,12 +280,13 @@ class Rows:
         places = (np.broadcast_to(self.get(index), (self.count, 1))[:, 0] for index in indices)
         return held[(np.arange(self.count), *places)].reshape(self.count, lanes_of(u))
 
-    def _reduce(self, u: UOp) -> Numbers:
+    def reduce(self, u: UOp) -> Numbers:
         """All steps of its loops are rows, if there are not too many."""
         value, loops, lanes = u.src[0], self._list_new(u.src[1:]), lanes_of(u)
         times = math.prod(map(self.run.count_trips, loops))
-        if self.count > 1 and self.count * times > MOST_ROWS:
-            halves = [self.take(rows) for rows in np.array_split(np.arange(self.count), 2)]
+        half = self.count // (2 * self.run.threads) * self.run.threads
+        if half and self.count * times > MOST_ROWS:
+            halves = [self.take(rows) for rows in np.split(np.arange(self.count), [half])]
             return np.concatenate([np.broadcast_to(one.get(u), (one.count, lanes)) for one in halves])
         rows = self.spread(loops)
         found = np.broadcast_to(rows.get(value), (rows.count, lanes_of(value)))
@@ -301,6 +306,57 @@ class Rows:
         loops = dict.fromkeys(r for one in ended for r in ([one] if one.op.name == "RANGE" else one.ranges))
         return [loop for loop in loops if loop not in self.steps]
 
+    # *** tensor cores
+
+    def contract(self, u: UOp, axes: Axes) -> Numbers:
+        """Returns the values of a UOp at all steps of some ranges, as lanes."""
+        ranges = {loop.arg[0]: loop for loop in u.ranges}
+        if not ranges.keys() >= dict(axes).keys() and any(one.op.name == "UNROLL" for one in u.toposort()):
+            raise Unknown("some of its ranges have become lanes")
+        each = ({ranges[r]: np.array(step) for r, step in one.items() if r in ranges} for one in list_lanes(axes))
+        return _join([self._compute_at(u, steps) for steps in each])
+
+    def unroll(self, u: UOp) -> Numbers:
+        """Returns the lanes of a value at the steps of its ranges."""
+        steps = {loop.arg[0]: step for loop, step in self.steps.items() if loop.op.name == "RANGE"}
+        lane = np.zeros(self.count, np.int64)
+        for number, size in u.arg:
+            if number not in steps:
+                raise Unknown("it has lanes of a range that is gone")
+            lane = lane * size + steps[number][:, 0]
+        held = np.broadcast_to(self.get(u.src[0]), (self.count, lanes_of(u.src[0])))
+        return held.reshape(self.count, -1, lanes_of(u))[np.arange(self.count), lane]
+
+    def multiply(self, wmma: UOp) -> Numbers:
+        """Returns what the thread of each row holds of the product of its warp."""
+        core, parts = read_core(wmma), list[Numbers]()
+        products = lanes_of(wmma) // core.lanes
+        for source, axes in zip(wmma.src, core.axes or (None,) * 3, strict=True):
+            if axes is not None and lanes_of(source) == 1:
+                numbers = self.contract(source, axes)
+            else:
+                numbers = np.broadcast_to(self.get(source), (len(self.get(source)), lanes_of(source)))
+                numbers = _spread(numbers, source, (*shape_of(wmma)[:-1], shape_of(source)[-1]))
+            if is_float(core.dtype) and not is_float(dtype_of(source)):
+                numbers = bitcast(numbers, dtype_of(source), core.dtype)
+            parts.append(np.broadcast_to(numbers, (self.count, numbers.shape[1])).reshape(self.count, products, -1))
+        warp, thread = self._find_warps(core.threads)
+        rows = np.full((warp.max() + 1, core.threads), -1)
+        rows[warp, thread] = np.arange(self.count)
+        if (rows < 0).any():
+            raise Unknown("not all threads of a warp are known")
+        found = core.multiply(*(part[rows] for part in parts))[warp, thread]
+        return settle(found.reshape(self.count, -1), dtype_of(wmma))
+
+    def _find_warps(self, size: int) -> tuple[Whole, Whole]:
+        """Returns the warp that each row is in, and its thread there."""
+        threads = uops.find_threads(self.steps)
+        number = np.zeros(self.count, np.int64)
+        for loop in [*(loop for loop in self.steps if loop not in threads), *threads]:
+            number = number * self.run.count_trips(loop) + self.steps[loop][:, 0]
+        _, warp = np.unique(number // size, return_inverse=True)
+        return warp, number % size
+
     # *** memory
 
     def find_elements(self, pointer: UOp, width: int, size: int) -> tuple[Whole, Flags]:
@@ -313,6 +369,9 @@ class Rows:
     def _place_of(self, pointer: UOp, width: int) -> Place:
         """Returns what a pointer addresses: each element, and those after it up to `width`. Raises Unknown."""
         op, memory = pointer.op.name, find_memory(pointer)
+        if pointer is memory and uops.is_whole_register(memory):
+            places = np.arange(lanes_of(memory))
+            return memory, np.broadcast_to(places, (self.count, len(places))), None
         if memory is None or op not in uops.POINTERS:
             raise Unknown(f"the reference does not know the pointer {op}")
         if op in uops.SHOWN:
@@ -322,10 +381,13 @@ class Rows:
             each = [self._place_of(one, width // len(pointer.src)) for one in pointer.src]
             parts = [np.broadcast_to(True if gate is None else gate, places.shape) for _, places, gate in each]
             return memory, _join([places for _, places, _ in each]), _join(parts)
-        if uops.is_element(pointer):
+        if op in uops.MOVED or uops.is_element(pointer):
             _, places, gate = self._place_of(pointer.src[0], lanes_of(pointer.src[0]))
-            return memory, self._select(pointer, places), None if gate is None else self._select(pointer, gate)
-        self._run_all(pointer.src[0].src[1:] if pointer.src[0].op.name == "AFTER" else ())
+            show = self._show if op in uops.MOVED else self._select
+            return memory, show(pointer, places), None if gate is None else show(pointer, gate)
+        base = pointer.src[0]
+        for one in base.src if base.op.name in uops.JOINS else (base,):
+            self._run_all(one.src[1:] if one.op.name == "AFTER" else ())
         indices = uops.indices_of(pointer)
         # an element of a register may be a vector; the other sources of a SHRINK are sizes
         places = self.get(indices[0]).astype(np.int64) * getattr(uops.base_of(memory), "count", 1)
@@ -362,7 +424,7 @@ class Rows:
         return np.arange(self.count)[:, None] // (self.run.threads if find_space(memory) == "local" else 1)
 
     def _register(self, memory: UOp) -> Numbers:
-        if find_space(memory) == "local" and self.run.threads == 1 and self.run.has_later_threads:
+        if find_space(memory) == "local" and self.run.has_later_threads:
             raise Unknown("it has memory that threads share")
         if memory not in self.run.registers:
             owners = int(self._list_owners(memory)[-1, 0]) + 1
@@ -410,6 +472,15 @@ class Rows:
         owners = np.broadcast_to(self._list_owners(memory), places.shape)
         is_stored = np.ones(places.shape, np.bool_) if gate is None else gate
         held[owners[is_stored], places[is_stored]] = numbers[is_stored]
+
+
+_OVER_STEPS: dict[str, Callable[[Rows, UOp], Numbers]] = {
+    "REDUCE": Rows.reduce,
+    "CONTRACT": lambda rows, u: rows.contract(u.src[0], u.arg),
+    "UNROLL": Rows.unroll,
+    "WMMA": Rows.multiply,
+}
+"""The ops that need other steps of loops than those of a row."""
 
 
 def _find_inside(places: Whole, gate: Flags | None, size: int) -> tuple[Flags, bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vmapdbg.child.listen.releases import find_under
@@ -14,8 +14,9 @@ UOp = Any
 POINTER_OPS = frozenset({"CAST", "BITCAST", "AFTER", "INDEX", "SHRINK"})
 """The ops of a pointer in a linear program."""
 JOINS = frozenset({"VECTORIZE", "CAT", "STACK"})
-SHOWN = frozenset({"CAST", "EXPAND", "RESHAPE", "AFTER"})
-POINTERS = SHOWN | JOINS | {"INDEX", "SHRINK", "PTRCAT", "GEP"}
+SHOWN = frozenset({"CAST", "RESHAPE", "AFTER"})
+MOVED = frozenset({"EXPAND", "PERMUTE"})
+POINTERS = SHOWN | MOVED | JOINS | {"INDEX", "SHRINK", "PTRCAT", "GEP"}
 """The ops of a pointer at any stage."""
 UNSIZED = {"index": "long", "weakint": "long", "weakfloat": "double"}
 # memory by op; if a release has one op for all spaces, its argument names the space
@@ -104,6 +105,14 @@ def find_loops(u: UOp, text: Sequence[UOp] = ()) -> dict[UOp, None]:
     return {**loops, **dict.fromkeys(threads)}
 
 
+def find_threads(nodes: Iterable[UOp]) -> list[UOp]:
+    """Returns the threads of a group, the first one last: it changes first. While they are ranges, those of a warp."""
+    nodes = list(nodes)
+    threads = [u for u in nodes if u.op.name == "SPECIAL" and str(u.arg).startswith("l")]
+    warps = [u for u in nodes if u.op.name == "RANGE" and u.arg[-1].name == "WARP"]
+    return sorted(threads, key=loop_name, reverse=True) or warps
+
+
 def is_argument(memory: UOp | None, slot: int) -> bool:
     """Whether memory is an argument of the kernel, with this number."""
     return memory is not None and find_space(memory) == "global" and slot_of(memory) == slot
@@ -130,6 +139,11 @@ def shape_of(u: UOp) -> tuple[int, ...]:
     return (lanes_of(u),) if getattr(u.dtype, "count", 1) > 1 or lanes_of(u) == 1 else tuple(map(int, u.shape))
 
 
+def is_whole_register(u: UOp) -> bool:
+    """Whether a pointer is all elements of a register, in its shape (from 0.14 on)."""
+    return is_memory(u) and find_space(u) == "register" and not hasattr(u.dtype, "addrspace")
+
+
 def is_element(u: UOp) -> bool:
-    """Whether an INDEX is one of the elements that another INDEX addresses (from 0.14 on)."""
-    return u.op.name == u.src[0].op.name == "INDEX" and not hasattr(u.src[0].dtype, "addrspace")
+    """Whether an INDEX is some of the elements that another pointer addresses (from 0.14 on)."""
+    return u.op.name == "INDEX" and u.src[0].op.name in {"INDEX", *MOVED} and not hasattr(u.src[0].dtype, "addrspace")
