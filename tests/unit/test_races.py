@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from vmapdbg.child.program.linear import Buffer, LinearProgram, MemoryAccess, ProgramLoop, Value
 from vmapdbg.child.program.races import find_races
+from vmapdbg.child.program.reach import MOST_STEPS
 
 GROUP = ProgramLoop("thread", (), "int", 4, name="gidx0", trips=2, bounds=(0, 1))
 THREAD = ProgramLoop("thread", (), "int", 4, name="lidx0", trips=4, bounds=(0, 3))
@@ -25,9 +27,9 @@ def compute(op: str, one: Value, other: Value) -> Value:
 
 
 def access(
-    buffer: Buffer, index: Value, is_store: bool, *loops: ProgramLoop, gate: Value | None = None
+    buffer: Buffer, index: Value, is_store: bool, *loops: ProgramLoop, gate: Value | None = None, value: Value = ONE
 ) -> MemoryAccess:
-    return MemoryAccess(buffer, index, gate, is_store, ONE, 1, (GROUP, THREAD, *loops))
+    return MemoryAccess(buffer, index, gate, is_store, value, 1, (GROUP, THREAD, *loops))
 
 
 def program(*order: MemoryAccess | ProgramLoop | str) -> LinearProgram:
@@ -35,6 +37,12 @@ def program(*order: MemoryAccess | ProgramLoop | str) -> LinearProgram:
     loops = list(dict.fromkeys(step for step in order if isinstance(step, ProgramLoop)))
     buffers = list(dict.fromkeys(one.buffer for one in accesses))
     return LinearProgram(buffers, accesses, loops=loops, order=list(order), threads=[GROUP, THREAD])
+
+
+def large(*indices: Value) -> LinearProgram:
+    """A store, and a load, in many steps of a loop."""
+    buffer = Buffer(0, "data0", 8 * MANY, "float", 4, "global")
+    return program(LONG, *(access(buffer, index, not number, LONG) for number, index in enumerate(indices)), LONG)
 
 
 STORE, OWN, OTHERS = access(LOCAL, THREAD, True), access(LOCAL, THREAD, False), access(LOCAL, INNER, False, INNER)
@@ -46,6 +54,11 @@ ALL_STORE = access(LOCAL, number(0), True)
 FIRST_STORE, FIRST_LOAD = (access(LOCAL, number(0), is_store, gate=IS_FIRST) for is_store in (True, False))
 ELEMENT = compute("add", compute("mul", GROUP, number(4)), THREAD)
 TURNED = compute("sub", number(7), ELEMENT)
+MANY = 2 * MOST_STEPS
+LONG = ProgramLoop("loop", (), "int", 4, name="Ridx2", trips=MANY, bounds=(0, MANY - 1))
+SOME = ProgramLoop("loop", (), "int", 4, name="Ridx3", trips=8, bounds=(0, 7), symbolic=True)
+ELEMENTS = compute("add", compute("mul", LONG, number(8)), ELEMENT)
+LOADED, VARIABLE = Value("load", (), "int", 4, bounds=(0, 3)), Value("variable", (), "int", 4, bounds=(0, 3))
 
 RACES = {
     "no barrier": (program(STORE, INNER, OTHERS, INNER), ("store", "load"), None),
@@ -64,6 +77,11 @@ RACES = {
         ("store", "load"),
         None,
     ),
+    "a part of many steps is enough": (
+        large(ELEMENTS, compute("add", compute("mul", LONG, number(8)), TURNED)),
+        ("store", "load"),
+        None,
+    ),
 }
 FINE = {
     "a barrier": program(STORE, "barrier", INNER, OTHERS, INNER),
@@ -76,18 +94,47 @@ FINE = {
     "groups have LOCAL memory of their own": program(
         access(LOCAL, THREAD, True), access(LOCAL, compute("add", THREAD, compute("mul", GROUP, number(0))), False)
     ),
-    "a loaded address": program(STORE, access(LOCAL, Value("load", (), "int", 4, bounds=(0, 3)), False)),
+    "a store at a loaded address that is the same everywhere": program(access(GLOBAL, LOADED, True)),
+    "each step has its own element, and the steps are many": large(ELEMENTS, ELEMENTS),
+}
+UNKNOWN = {
+    "a loaded address": (program(access(GLOBAL, ELEMENT, True), access(GLOBAL, LOADED, False)), "load"),
+    "a store at a loaded address": (program(access(GLOBAL, LOADED, True, value=ELEMENT)), "load"),
+    "a variable": (program(access(GLOBAL, ELEMENT, True), access(GLOBAL, VARIABLE, False)), "variable"),
+    "a loop with a variable": (program(access(GLOBAL, ELEMENT, True), access(GLOBAL, SOME, False, SOME)), "variable"),
+    # the last threads have it
+    "many steps": (large(ELEMENTS, compute("sub", number(MANY), ELEMENTS)), "too many steps"),
 }
 
 
 @pytest.mark.parametrize("what", RACES)
 def test_races(what: str) -> None:
     linear, kinds, repeated = RACES[what]
-    (race,) = find_races(linear, "")
+    (race,), _ = find_races(linear, "")
     assert (race.kinds, race.repeated) == (kinds, repeated)
     assert race.threads[0] != race.threads[1]
 
 
 @pytest.mark.parametrize("what", FINE)
 def test_no_race(what: str) -> None:
-    assert find_races(FINE[what], "") == ()
+    assert find_races(FINE[what], "") == ((), None)
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_unknown(what: str) -> None:
+    """Nothing calls a kernel free of races if not all of its addresses were computed."""
+    linear, reason = UNKNOWN[what]
+    races, unknown = find_races(linear, "")
+    assert races == ()
+    assert unknown is not None
+    assert reason in unknown
+
+
+@pytest.mark.parametrize(("last", "threads"), [(0, [(0, 7)]), (7, [])])
+def test_numbers_that_were_loaded(last: int, threads: list[tuple[int, int]]) -> None:
+    """`check` knows the numbers: the last thread races with the first if it loads the element of the first."""
+    numbers = np.array([*range(7), last])
+    loaded = Value("known", (GROUP, THREAD), "int", 4, compute=lambda steps: numbers[4 * steps[0] + steps[1]])
+    races, unknown = find_races(program(access(GLOBAL, ELEMENT, True), access(GLOBAL, loaded, False)), "")
+    assert unknown is None
+    assert [race.threads for race in races] == threads

@@ -21,6 +21,7 @@ LOST_WRITE, CUT_GRADIENT = "VD206", "VD207"
 OVERWRITTEN, STALE_READ, LIVE_CHANGED = "VD208", "VD209", "VD210"
 NOT_CHOSEN, NEVER_WRITTEN = "VD211", "VD212"
 WRONG_GRADIENT = "VD304"
+RACE = "VD113"  # of lint, which proves what needs no launch
 NUMBERS: dict[result.NumberFaultKind, str] = {"not-finite": "VD301", "lost-digits": "VD302", "unwritten": "VD303"}
 
 CHANGED = {"pending": LOST_WRITE, "input": OVERWRITTEN, "live": LIVE_CHANGED, "unchosen": NOT_CHOSEN}
@@ -83,9 +84,9 @@ class ProgramFinding:
     """A fault of a program with its user's line: in which tests, and how often; `message` is the sentence about it.
 
     For a wrong value, `output` is the first case, and `replay` the number of a replay by TinyJit, from 1; `unwritten`
-    is a buffer that was read and never written; `number` an op or memory that makes numbers go wrong. For a rewrite of
-    tinygrad without end that was stopped, `crash` has the nodes and the rules, and `expected` what should have been
-    computed, if known."""
+    is a buffer that was read and never written; `number` an op or memory that makes numbers go wrong; `race` a race
+    between threads. For a rewrite of tinygrad without end that was stopped, `crash` has the nodes and the rules, and
+    `expected` what should have been computed, if known."""
 
     code: str
     line: str | None
@@ -95,6 +96,7 @@ class ProgramFinding:
     replay: int | None = None
     unwritten: result.UnwrittenRead | None = None
     number: result.NumberFault | None = None
+    race: result.KernelRace | None = None
     message: str = ""
     crash: Crash | None = None
     expected: tuple[result.ExpectedOutput, ...] = ()
@@ -155,6 +157,9 @@ def sum_up(checks: Iterable[CheckedSchedule], counted: Account | None = None, re
         for read in check.unwritten:
             new = ProgramFinding(NEVER_WRITTEN, check.line, (one.test,), 1, unwritten=read)
             _add(wrong, (check.line, NEVER_WRITTEN, read), new)
+        for race in check.races:
+            new = ProgramFinding(RACE, check.line, (one.test,), 1, race=race)
+            _add(wrong, (check.line, RACE, race.origin), new)
         for fault in check.numbers:
             if fault.is_finding:
                 new = ProgramFinding(NUMBERS[fault.kind], fault.line, (one.test,), 1, replay=check.replay, number=fault)

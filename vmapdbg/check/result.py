@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vmapdbg.model.account import UNKNOWN, Account, Counted, Left, add_accounts, settle
-from vmapdbg.model.capture import Capture
+from vmapdbg.model.capture import Capture, Race
 from vmapdbg.model.crash import Crash
 from vmapdbg.model.vocabulary import ComparisonStatus
 from vmapdbg.values.tolerance import Tolerance
@@ -414,6 +414,22 @@ class NumberFault:
         return self.kind, self.op, self.line, self.method
 
 
+@dataclass(frozen=True)
+class KernelRace:
+    """A race in a launch of compute kernel number `kernel`, called `name`, which writes the buffer of `node`: certain
+    with what the kernel loaded and the variables that it had."""
+
+    name: str
+    kernel: int | None
+    node: int
+    race: Race
+
+    @property
+    def origin(self) -> tuple[object, ...]:
+        """What is the same in the next step of a training."""
+        return self.name, self.race.buffer, self.race.kinds
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScheduleCheck:
     """One schedule.
@@ -431,7 +447,8 @@ class ScheduleCheck:
     - `gradients`: under `--gradients`, the calls of autograd since the schedule before.
     - `unwritten`: buffers that it reads and that no kernel wrote.
     - `is_sharded`: its values are on several devices at once.
-    - `numbers`: what makes its values NaN or infinity, unless only constants do, and what loses their digits."""
+    - `numbers`: what makes its values NaN or infinity, unless only constants do, and what loses their digits.
+    - `races`: of kernels whose addresses are loaded or have variables."""
 
     schedule: int
     line: str | None
@@ -452,6 +469,7 @@ class ScheduleCheck:
     unwritten: tuple[UnwrittenRead, ...] = ()
     is_sharded: bool = False
     numbers: tuple[NumberFault, ...] = ()
+    races: tuple[KernelRace, ...] = ()
     asked: dict[Counted, int] = field(default_factory=dict[str, int])
     left: tuple[Left, ...] = ()
 

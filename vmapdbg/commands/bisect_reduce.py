@@ -263,6 +263,7 @@ def list_wrong(capture: Capture, report: CheckReport) -> Iterator[Fault]:
         yield from [(findings.LOST_WRITE,)] * bool(check.lost)
         yield from [(findings.CUT_GRADIENT,)] * bool(check.cut)
         yield from [(findings.NEVER_WRITTEN,)] * bool(check.unwritten)
+        yield from [(findings.RACE,)] * bool(check.races)
         buffer = check.first_wrong_buffer
         made_by = None if buffer is None or buffer.fault is None else buffer.fault.made_by
         yield from ((findings.name_wrong(check, output), output.of, made_by) for output in check.wrong)

@@ -6,7 +6,19 @@ from collections.abc import Iterator
 from math import prod
 
 from vmapdbg.lint.rule import advise_on, advise_why, each_access, each_kernel, kernel_finding, node_finding, rule, why
-from vmapdbg.model.capture import Access, Bufferize, Capture, Finding, Kernel, Loop, Node, Outside, Schedule, WrongTime
+from vmapdbg.model.capture import (
+    Access,
+    Bufferize,
+    Capture,
+    Finding,
+    Kernel,
+    Loop,
+    Node,
+    Outside,
+    Race,
+    Schedule,
+    WrongTime,
+)
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
 
@@ -348,19 +360,25 @@ def find_races(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
     How it decides: in the linear program. LOCAL memory belongs to the threads of one group: between a store and another
     access there must be a barrier, also from one step of a loop around both to the next. GLOBAL memory that a kernel
     stores and loads belongs to all threads, which no barrier orders. The addresses of all threads are computed; if each
-    element has only one thread, there is no race. Addresses with loaded values or variables, and those with too many
-    steps to compute, are not checked. Threads that all store to one element are VD101.
+    element has only one thread, there is no race. If the steps are too many, a part of them is computed: a race in it
+    is certain, and a kernel without one is counted as undecided. So are kernels whose addresses are loaded or have
+    variables: `vmapdbg check` computes them from what a launch loaded. Threads that all store to one element are VD101.
 
     What to try: a barrier is missing in what tinygrad makes of the kernel. A `.contiguous()` in front of the reduce
     that uses the LOCAL memory, or NOOPT=1, makes other kernels."""
     for schedule, number, kernel in each_kernel(capture):
         for race in kernel.races:
-            first, second = (f"{kind}s" for kind in race.kinds)
-            when = format_known(" in the next step of {}", race.repeated)
-            one, other = (f"thread {thread:,}" for thread in race.threads)
-            message = (
-                f"kernel {kernel.name}: {one} {first} element {race.element:,} of {race.buffer}, {other} {second} "
-                f"it{when}, and no barrier is between"
-            )
             advice = advise_why(schedule, kernel, "look for the barrier in its source")
+            message = describe_race(kernel.name, race)
             yield kernel_finding("VD113", schedule, number, message, advice, race.source_line)
+
+
+def describe_race(name: str, race: Race) -> str:
+    """Returns a sentence about a race in the kernel `name`."""
+    first, second = (f"{kind}s" for kind in race.kinds)
+    when = format_known(" in the next step of {}", race.repeated)
+    one, other = (f"thread {thread:,}" for thread in race.threads)
+    return (
+        f"kernel {name}: {one} {first} element {race.element:,} of {race.buffer}, {other} {second} it{when}, and no "
+        "barrier is between"
+    )

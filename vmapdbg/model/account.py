@@ -47,7 +47,8 @@ class Left:
             return f"{about.get(self.what, self.what)}: {self.reason}"
         replays = f"{format_plural(self.count, 'replay')} of it by TinyJit: "
         elements = f"{format_plural(self.count, 'element')}: "
-        return {"replays": replays, "elements": elements}.get(self.what, "") + self.reason
+        kernels = f"{format_plural(self.count, 'kernel')}: "
+        return {"replays": replays, "elements": elements, "kernels": kernels}.get(self.what, "") + self.reason
 
 
 @dataclass(frozen=True)

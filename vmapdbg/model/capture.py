@@ -319,8 +319,8 @@ class Kernel:
     For lint: `accesses` describe its memory (None if the capture does not have them), `fresh` is true if the schedule
     created the buffer that it writes, `open_loops` are loops without an end, `local_limit` is the LOCAL memory of the
     target for a group of threads, `resets` are accumulators that lose values, `races` accesses that nothing orders,
-    `wrong_times` are reads in the wrong order. `overwrites` is a BUFFER or PARAM from before the schedule that it
-    writes although nothing assigns to it.
+    `races_unknown` says why there may be others, `wrong_times` are reads in the wrong order. `overwrites` is a BUFFER
+    or PARAM from before the schedule that it writes although nothing assigns to it.
 
     `failed` is the error of a kernel that tinygrad cannot make a program of: it has no name and no source, and its
     numbers are zero. `measured` has the times of all launches of its program (None if not timed).
@@ -353,6 +353,7 @@ class Kernel:
     local_limit: int | None = None
     resets: tuple[Reset, ...] = ()
     races: tuple[Race, ...] = ()
+    races_unknown: str | None = None
     failed: SnippetError | None = None
     measured: Measured | None = None
     wrong_times: tuple[WrongTime, ...] = ()
@@ -367,8 +368,8 @@ class Kernel:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether an access has an unknown address: lint cannot judge it."""
-        return any(access.lowest is None for access in self.accesses or ())
+        """Whether not all addresses are known, as far as lint must know them to judge it."""
+        return self.races_unknown is not None or any(access.lowest is None for access in self.accesses or ())
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from vmapdbg.check import findings, result
+from vmapdbg.lint.memory import describe_race
 from vmapdbg.model.capture import Capture, Finding, Kernel
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect, join_first
@@ -47,7 +48,8 @@ def name_replay(number: int | None) -> str | None:
 
 
 class Repeats:
-    """The replays, and the schedules of a line, that have the same wrong output: one finding, of the first of them."""
+    """The replays, and the schedules of a line, that have the same wrong output, and the schedules that have the same
+    race: one finding, of the first of them."""
 
     def __init__(self, report: result.CheckReport) -> None:
         self._compared: Counter[object] = Counter()
@@ -56,6 +58,7 @@ class Repeats:
             self._compared[_group_of(check)] += bool(check.outputs)
             for output in check.wrong:
                 self._list(check, output).append(_number_of(check))
+        self._racing = {race.origin: check for check in reversed(report.schedules) for race in check.races}
 
     def _list(self, check: result.ScheduleCheck, output: result.OutputCheck) -> list[int]:
         name = findings.name_wrong(check, output), output.of, output.number, output.shape, output.dtype
@@ -64,6 +67,10 @@ class Repeats:
     def list_new(self, check: result.ScheduleCheck) -> list[result.OutputCheck]:
         """Returns the wrong outputs of a schedule or replay that no earlier one of its group has."""
         return [one for one in check.wrong if self._list(check, one)[0] == _number_of(check)]
+
+    def list_new_races(self, check: result.ScheduleCheck) -> list[result.KernelRace]:
+        """Returns the races of a schedule that no earlier schedule has."""
+        return [race for race in check.races if self._racing[race.origin] is check]
 
     def explain(self, check: result.ScheduleCheck, output: result.OutputCheck) -> list[str]:
         """Returns `so in 5 of the 7 replays compared: 2, 3, 4, 5, 6`; nothing if no other one has it."""
@@ -328,6 +335,8 @@ def _explain_finding(found: findings.ProgramFinding) -> list[str]:
         return [describe_unwritten(found.unwritten)]
     if found.number is not None:
         return describe_numbers(found.number)
+    if found.race is not None:
+        return [describe_race(found.race.name, found.race.race)]
     if output is None:
         return describe_endless(found)
     # `output 0 (2, 3) float: 4 of 6 elements are wrong, the first at [0, 0]: 7.0, should be 3.0 (PATTERN)`
@@ -344,7 +353,8 @@ def describe_endless(call: findings.ProgramFinding | result.ScheduleCheck) -> li
 
 
 def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding, ...]:
-    """Returns findings: wrong outputs, lost writes, cut and wrong gradients, unwritten memory, failed schedules."""
+    """Returns findings: wrong outputs, lost writes, cut and wrong gradients, unwritten memory, failed schedules, and
+    races."""
     found: list[Finding] = []
     repeats = Repeats(report)
     for check in report.schedules:
@@ -360,6 +370,9 @@ def make_findings(capture: Capture, report: result.CheckReport) -> tuple[Finding
         for call, gradient in wrong_gradients:
             faults.append((findings.WRONG_GRADIENT, describe_gradient(gradient), gradient.op_line or call.line))
         found += [_make_finding(capture, check, code, message, line=line) for code, message, line in faults]
+        for race in repeats.list_new_races(check):
+            message = describe_race(race.name, race.race)
+            found.append(_make_finding(capture, check, findings.RACE, message, race.kernel, race.node))
         for fault in list_new_numbers(report, check):
             message, *advice = describe_numbers(fault)
             if fault.is_finding:

@@ -134,7 +134,9 @@ def _strip_node(node: Node) -> Node:
 def _strip_kernel(kernel: Kernel) -> Kernel:
     name = _NUMBER.sub("", kernel.name)
     source = re.sub(rf"\b{re.escape(kernel.name)}\b", name, kernel.source)
-    return replace(kernel, name=name, source=source, accesses=None, resets=(), races=(), wrong_times=())
+    return replace(
+        kernel, name=name, source=source, accesses=None, resets=(), races=(), races_unknown=None, wrong_times=()
+    )
 
 
 def save_schedule(files: Path, capture: Capture) -> str:

@@ -27,7 +27,8 @@ from vmapdbg.reference.graph import reach
 
 _MEMORY = frozenset({"BUFFER", "PARAM"})
 _NO_PROGRAM = model.Kernel("(no program)", "", "", (), None, 0, 0, 0, 0, None, (), (), (), (), 0, "", accesses=())
-Facts = tuple[tuple[model.Access, ...], tuple[model.Reset, ...], tuple[model.Race, ...]]  # of a program
+# of a program: what `find_accesses`, `find_resets` and `find_races` return
+Facts = tuple[tuple[model.Access, ...], tuple[model.Reset, ...], tuple[tuple[model.Race, ...], str | None]]
 
 
 class KernelBuilder:
@@ -60,7 +61,7 @@ class KernelBuilder:
             return replace(kernel, failed=explain_error(error, KnownNodes()))
         compiled, work = program.compiled, program.work
         source = compiled.source.strip("\n") + "\n"
-        accesses, resets, races = self._find_facts(launch, program, source)
+        accesses, resets, (races, races_unknown) = self._find_facts(launch, program, source)
         asked = sum(map(self._count_asked, nodes if launch.node is not None else ()))
         executed = work.ops * launch.count
         return replace(
@@ -81,6 +82,7 @@ class KernelBuilder:
             local_limit=target_limit(self.target),
             resets=resets,
             races=races,
+            races_unknown=races_unknown,
             wrong_times=tuple(self._find_wrong_times(number, program.linear)),
             overwrites=self.order.overwrites.get(number),
             lanes=work.lanes,

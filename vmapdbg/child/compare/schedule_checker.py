@@ -16,6 +16,7 @@ from vmapdbg.check.compare import compare
 from vmapdbg.child.compare import number_faults
 from vmapdbg.child.compare.first_wrong_buffer import BufferWalk
 from vmapdbg.child.compare.gradient_check import check_gradients
+from vmapdbg.child.compare.race_check import find_kernel_races
 from vmapdbg.child.compare.reference_values import ComparedGraph, KnownValues, ReadContents, ReferenceValues
 from vmapdbg.child.compare.replay_arguments import find_replayed
 from vmapdbg.child.evidence.evidence import Evidence, EvidenceFolder, HeldBuffer, Meant
@@ -62,6 +63,7 @@ class ScheduleChecker:
             for call in evidence.gradients
         ]
         buffers: list[result.BufferCheck] = []
+        races = self.find_races()
         passed = evidence.graphs.get("passed")
         if passed is not None and any(output.comparison.status == "wrong" for output in outputs):
             walk = BufferWalk(evidence, self.open(passed)).walk
@@ -92,6 +94,7 @@ class ScheduleChecker:
             is_sharded=evidence.is_sharded,
             gradients=tuple(filter(None, gradients)),
             numbers=tuple(filter(None, numbers)),
+            races=tuple(races),
         )
 
     def place(self, output: result.OutputCheck) -> result.OutputCheck:
@@ -100,6 +103,18 @@ class ScheduleChecker:
             return output
         left = Left("outputs", 0, "which buffer its tensor has: ", output.number)
         return replace(output, misplaced=self.attempt(left, self.find_misplaced, output))
+
+    def find_races(self) -> list[result.KernelRace]:
+        """Returns the races of kernels that only their launches show."""
+        found: list[result.KernelRace] = []
+        launches = (part for buffer in self.evidence.buffers for part in buffer.parts or (buffer,))
+        for buffer in {(one.run.linear, one.run.arguments): one for one in launches if one.run.may_race}.values():
+            left = Left("kernels", 1, "whether its threads race: ")
+            races, unknown = self.attempt(left, find_kernel_races, buffer, self.read) or ([], None)
+            found += races
+            if unknown is not None and not races:
+                self.left.append(replace(left, reason=left.reason + unknown))
+        return found
 
     def find_number_faults(self) -> list[result.NumberFault | None]:
         """Returns what makes the compared numbers go wrong. Those that are computed of memory that nothing has written

@@ -56,7 +56,7 @@ class KernelRun:
     names of what its arguments held right before it (None: nothing yet). `linear` is the name of its linear program,
     None for the reason `linear_refused`. `versions` has what each argument is known to have held during the schedule,
     in order; `held` has the position of what it held for this launch, None: unknown. `planned`: if other buffers than
-    the schedule's were its arguments."""
+    the schedule's were its arguments. `may_race`: only what it loads, or its variables, show if its threads race."""
 
     kernel: str | None = None
     arguments: tuple[str | None, ...] = ()
@@ -66,6 +66,7 @@ class KernelRun:
     versions: tuple[tuple[Version, ...], ...] = ()
     held: tuple[int | None, ...] = ()
     planned: PlannedArguments | None = None
+    may_race: bool = False
 
 
 @dataclass(frozen=True)

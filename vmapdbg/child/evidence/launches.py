@@ -26,6 +26,7 @@ from vmapdbg.child.listen.records import Launch, PassRecord, number_kernels
 from vmapdbg.child.memory import name_dtype
 from vmapdbg.child.program.linear_reader import list_stored
 from vmapdbg.child.program.programs import keep_program
+from vmapdbg.child.program.races import may_race
 from vmapdbg.model.ops import STORES
 from vmapdbg.reference.graph import DEVICES
 
@@ -36,6 +37,10 @@ MOST_OPS = 50_000  # a longer linear program is not kept
 
 # packed kernels and linear programs, by their last UOp and the values of variables
 _programs: WeakKeyDictionary[UOp, dict[tuple[tuple[str, int], ...], bytes]] = WeakKeyDictionary()
+
+
+# last UOp of a linear program -> whether its threads may race
+_racing: WeakKeyDictionary[UOp, bool] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -336,7 +341,15 @@ class LaunchKeeper:
         names = tuple(self._name(part, version) for part, version in read)
         versions, held = tuple(tuple(part.versions) for part, _ in read), tuple(version for _, version in read)
         _, planned = self._planned.get(index, (None, None))
-        return evidence.KernelRun(kernel, names, refused, linear, linear_refused, versions, held, planned)
+        may_race = self._may_race(self._programs[index])
+        return evidence.KernelRun(kernel, names, refused, linear, linear_refused, versions, held, planned, may_race)
+
+    def _may_race(self, uops: Sequence[UOp]) -> bool:
+        if not uops or len(uops) > MOST_OPS:
+            return False
+        if uops[-1] not in _racing:
+            _racing[uops[-1]] = may_race(uops)
+        return _racing[uops[-1]]
 
     def _keep_program(
         self, uops: Sequence[UOp], variables: Mapping[str, int], what: str

@@ -7,7 +7,7 @@ as a cast pointer or a SHRINK. A UOp has one Value, so equal values are one obje
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,8 @@ class Value:
     """One value of the program. `op` is "const", "loop", "thread", "variable", "load", "cast", a name of
     `model.ops.ARITHMETIC`, or tinygrad's own name in lower case. `dtype` is tinygrad's scalar ("int", "float", "bool"),
     `itemsize` its bytes, `lanes` their number. `bounds` of an integer: None if unknown. `sources` of a load are its
-    result if its gate does not hold. `operations` counts its arithmetic ops, 0 if it only moves or packs values."""
+    result if its gate does not hold. `operations` counts its arithmetic ops, 0 if it only moves or packs values.
+    `compute`: gives its numbers by the steps of its `sources`, which are loops; None if the op says how."""
 
     op: str
     sources: tuple[Value, ...]
@@ -43,6 +44,7 @@ class Value:
     name: str = ""
     bounds: tuple[int, int] | None = None
     operations: int = 0
+    compute: Callable[[Sequence[Any]], Any] | None = None
 
     @property
     def limits(self) -> tuple[int, int]:
@@ -114,7 +116,7 @@ class LinearProgram:
     """A whole program. `computed`: its values in order, without constants, loaded values and loops, each with the
     threads and loops around it, outermost first. `threads` are also variables that a launch goes through (`core_id`).
     `order`: loops, where they begin and where they end, accesses, and "barrier". `addressing`: addresses, gates (also
-    of ops that are no access), numbers of threads. `open_loops` have no END."""
+    of ops that are no access), numbers of threads. `open_loops` have no END. `uops` are what values were read from."""
 
     buffers: list[Buffer] = field(default_factory=list)
     accesses: list[MemoryAccess] = field(default_factory=list)
@@ -125,6 +127,7 @@ class LinearProgram:
     addressing: list[Value] = field(default_factory=list)
     loaded: dict[Value, MemoryAccess] = field(default_factory=dict)
     open_loops: list[ProgramLoop] = field(default_factory=list)
+    uops: dict[Value, UOp] = field(default_factory=dict)
 
 
 # *** expressions
@@ -154,10 +157,15 @@ def walk(roots: Iterable[Value], ends: Container[Value]) -> list[Value]:
 def find_loops(expression: Value, sizes: Mapping[Value, int]) -> frozenset[Value]:
     """Returns the loops and threads that an expression uses. Raises Unknown if it uses anything else."""
     parts = walk([expression], sizes)
-    for value in parts:
-        if value not in sizes and value.op not in TEXT and value.op != "const":
-            raise Unknown(f"{value.op} in an address")
+    if (unknown := find_unknown(parts, sizes)) is not None:
+        raise Unknown(f"{unknown.op} in an address")
     return frozenset(sizes.keys() & parts)
+
+
+def find_unknown(parts: Iterable[Value], loops: Container[Value]) -> Value | None:
+    """Returns a part of an expression that the steps of `loops` do not decide: a loaded value, a variable."""
+    others = (value for value in parts if value not in loops and value.compute is None)
+    return next((value for value in others if value.op not in TEXT and value.op != "const"), None)
 
 
 def write_expression(expression: Value, names: Mapping[Value, str]) -> str:

@@ -72,6 +72,7 @@ class Reader:
             self.read_op(u)
         ended = {id(self.values[u.src[1]]) for u in uops if u.op.name == "END" and u.src[1] in self.values}
         self.program.open_loops = [loop for loop in self.program.loops if id(loop) not in ended]
+        self.program.uops = {value: u for u, value in self.values.items()}
         return self.program
 
     def read_op(self, u: UOp) -> None:

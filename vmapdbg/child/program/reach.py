@@ -13,7 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vmapdbg.child.program.linear import ProgramLoop, Value, find_loops, split_conditions, split_terms, walk
+from vmapdbg.child.program.linear import (
+    MemoryAccess,
+    ProgramLoop,
+    Value,
+    find_loops,
+    split_conditions,
+    split_terms,
+    walk,
+)
 from vmapdbg.child.program.linear_reader import read_values
 from vmapdbg.reference.graph import Unknown
 
@@ -55,8 +63,11 @@ _Part: TypeAlias = tuple[frozenset[Value], list[Term], list[Value]]
 
 def find_reach(address: Value, gate: Value | None, loops: Iterable[ProgramLoop], width: int) -> Reach:
     """Returns what an access reaches. `loops` are the loops and threads around it. Raises Unknown."""
+    return _find_sums(*split_terms(address), gate, loops, width)
+
+
+def _find_sums(base: int, terms: list[Term], gate: Value | None, loops: Iterable[ProgramLoop], width: int) -> Reach:
     sizes: dict[Value, int] = {loop: loop.trips for loop in loops}
-    base, terms = split_terms(address)
     parts: list[_Part] = [(find_loops(expression, sizes), [(expression, scale)], []) for expression, scale in terms]
     parts += [(find_loops(condition, sizes), [], [condition]) for condition in split_conditions(gate)]
     joined: list[_Part] = []
@@ -99,7 +110,7 @@ def evaluate_sums(terms: list[Term], conditions: list[Value], loops: Mapping[Val
 
     parts = walk([*conditions, *(value for value, _ in terms)], loops)
     for value, scale in [*((part, 1) for part in parts), *terms]:
-        if max(map(abs, value.limits)) * abs(scale) > _LIMIT:
+        if value.compute is None and max(map(abs, value.limits)) * abs(scale) > _LIMIT:
             raise Unknown("large numbers in an address")
     # one axis more, of one step: numpy has no index of no axis
     shape = (*loops.values(), 1)
@@ -125,6 +136,8 @@ def _evaluate(value: Value, sources: list[Integers]) -> Integers:
 
     from vmapdbg.reference.arithmetic import compute
 
+    if value.compute is not None:
+        return value.compute(sources)
     if value.op == "const":
         if value.constant is None:
             raise Unknown("an invalid address")
@@ -172,6 +185,22 @@ def count_written(reaches: Sequence[Reach], size: int) -> tuple[int, int | None,
     gaps = np.flatnonzero(found != np.arange(found.size))
     missing = int(gaps[0]) if gaps.size else found.size
     return stores, reached.size, None if missing == size else missing
+
+
+def is_injective(accesses: Sequence[MemoryAccess], threads: Iterable[ProgramLoop]) -> bool:
+    """Whether accesses have the same address up to a constant, and each element that they reach belongs to one thread,
+    also without their gates. False if that is unknown. A variable of the launch is a constant."""
+    loops = accesses[0].loops
+    split = [split_terms(access.index) for access in accesses]
+    if any(dict(terms) != dict(split[0][1]) for _, terms in split):
+        return False
+    terms = [(value, scale) for value, scale in split[0][1] if value.op != "variable" or value in loops]
+    with suppress(Unknown):
+        reach, parts = _find_sums(0, terms, None, loops, 1), walk((value for value, _ in terms), ())
+        numbers = {base + i for (base, _), access in zip(split, accesses, strict=True) for i in range(access.width)}
+        is_each_once = math.prod(map(len, reach.sets)) == reach.steps and set(threads) <= set(parts)
+        return is_each_once and _count_distinct([sorted(numbers), *reach.sets]) is not None
+    return False
 
 
 def _merge_constants(reaches: Sequence[Reach]) -> Iterator[list[Values]]:

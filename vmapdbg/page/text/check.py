@@ -9,6 +9,7 @@ from rich.console import Console
 
 from vmapdbg.check import findings
 from vmapdbg.check.result import BufferCheck, CheckReport, Comparison, NumberFault, OutputCheck, ScheduleCheck
+from vmapdbg.lint.memory import describe_race
 from vmapdbg.model.account import Account
 from vmapdbg.model.capture import Capture
 from vmapdbg.model.schedule_index import ScheduleIndex, index_of, name_node
@@ -31,6 +32,7 @@ TITLES = {
     findings.STALE_READ: "read at the wrong time",
     findings.ENDLESS: "rewriting without end",
     findings.WRONG_GRADIENT: "wrong gradient",
+    findings.RACE: "race between threads",
     findings.NUMBERS["not-finite"]: "NaN or infinity",
     findings.NUMBERS["lost-digits"]: "lost digits",
     findings.NUMBERS["unwritten"]: "read but never written",
@@ -53,7 +55,7 @@ def print_check(capture: Capture, report: CheckReport, console: Console) -> None
         is_left, wrong = any(left.count for left in check.left), repeats.list_new(check)
         numbers = list_new_numbers(report, check)
         left_out = check.lost or check.cut or check.unwritten or any(call.wrong for call in check.gradients)
-        if wrong or is_left or check.failed or left_out or numbers:
+        if wrong or is_left or check.failed or left_out or numbers or repeats.list_new_races(check):
             page.add()
             _print_schedule(page, capture, check, repeats, numbers)
     page.print()
@@ -67,12 +69,13 @@ def _print_verdict(page: Page, capture: Capture, report: CheckReport) -> None:
     lost = sum(len(check.lost) for check in report.schedules)
     wrong_gradients = sum(len(call.wrong) for check in report.schedules for call in check.gradients)
     bad = any(one.is_finding for check in report.schedules for one in check.numbers)
+    races = len({race.origin for check in report.schedules for race in check.races})
     verdict = claim(CHECKED, account, say_ended(capture))
     if wrong:
         verdict = (f"{wrong} of {format_plural(len(outputs), 'output')} wrong", ALERT)
-    elif wrong_gradients or bad or any(one.lost or one.cut or one.unwritten for one in report.schedules):
+    elif wrong_gradients or bad or races or any(one.lost or one.cut or one.unwritten for one in report.schedules):
         verdict = claim(CHECKED._replace(good=CHECKED.partly), account, say_ended(capture))[0], OPEN
-    faults = [(lost, "write", "lost"), (wrong_gradients, "gradient", "wrong")]
+    faults = [(lost, "write", "lost"), (wrong_gradients, "gradient", "wrong"), (races, "race", "between threads")]
     for kind, about in _NUMBERS.items():
         count = sum(one.outputs for check in report.schedules for one in check.numbers if one.kind == kind)
         faults.append((count, "value", about))
@@ -116,6 +119,9 @@ def _print_schedule(
     page.add_each(map(say.describe_unwritten, check.unwritten), ALERT, indent=2)
     for one in (one for call in check.gradients for one in call.wrong):
         page.add((describe_gradient(one), ALERT), page.place(one.op_line), indent=2)
+    for race in repeats.list_new_races(check):
+        node = index.node(race.node)
+        page.add((describe_race(race.name, race.race), ALERT), page.place(node and node.line), indent=2)
     for fault in numbers:
         made, *advice = describe_numbers(fault)
         page.add((made, ALERT), page.place(fault.line), indent=2)
