@@ -1,7 +1,5 @@
 """Finds what changes a snippet's outcome: patches, single decisions, or a commit of tinygrad. Runs nothing itself."""
 
-from __future__ import annotations
-
 import re
 from typing import get_args
 

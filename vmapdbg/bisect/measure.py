@@ -1,7 +1,5 @@
 """Measures programs: time, executed ops, bytes moved, memory. A difference within the noise is no difference."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median_high
 

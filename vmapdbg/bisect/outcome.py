@@ -1,7 +1,5 @@
 """Sorts runs into outcomes: by values, kernels, findings, or by how the run ended."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from string import ascii_uppercase

@@ -1,8 +1,6 @@
 """Smaller programs by delta debugging on the syntax tree: statements deleted, a body in the place of its loop or
 function, an operand in the place of its expression, arguments left out, integers made smaller. Runs nothing."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import math

@@ -1,7 +1,5 @@
 """Compares arrays by element; finds how a wrong one follows from the right one: lost range, shift, zeros, transpose."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

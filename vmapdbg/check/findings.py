@@ -1,7 +1,5 @@
 """What a check found wrong: the codes of a snippet's faults, and the findings of a whole program."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable

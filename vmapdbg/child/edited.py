@@ -1,7 +1,5 @@
 """Runs the user's files with other text than on disk, as `tune` tries edits: names, lines and imports stay the same."""
 
-from __future__ import annotations
-
 import json
 import linecache
 import os

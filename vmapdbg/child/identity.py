@@ -1,7 +1,5 @@
 """A map from objects to what is known about them. Runs in the child."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, MutableMapping
 from typing import Any, TypeVar
 from weakref import ref

@@ -1,8 +1,6 @@
 """Captures schedules in the process that makes them. If that is not the child of a snippet, the process stays as it
 was: what it prints, when its tensors are freed, the names of its kernels."""
 
-from __future__ import annotations
-
 import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence

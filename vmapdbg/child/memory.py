@@ -1,7 +1,5 @@
 """Contents of tinygrad's buffers, and names of their dtypes. Runs in the child, before tinygrad is imported."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,8 +1,6 @@
 """`vmapdbg run --lint`, `--save` and `--check` in the program's processes: each schedule is handled as soon as it is
 made, because workers often end without exit handlers. `vmapdbg.commands.run` is the tool's side."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import mmap

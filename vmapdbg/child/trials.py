@@ -4,8 +4,6 @@
 a folder for what the fork writes, its time in seconds. A line on stdout answers: the signal that ended the fork, or 0.
 The folder then has the Capture, and with evidence a line for each ScheduleCheck."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json

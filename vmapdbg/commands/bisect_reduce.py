@@ -1,7 +1,5 @@
 """`vmapdbg bisect --reduce`: makes the program of a job smaller while it shows the same fault."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The searches of `vmapdbg bisect`: sets of patches, single decisions, commits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial

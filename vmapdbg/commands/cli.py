@@ -1,7 +1,5 @@
 """The command line: the group that the commands belong to."""
 
-from __future__ import annotations
-
 import os
 import pkgutil
 import signal

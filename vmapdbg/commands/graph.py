@@ -1,7 +1,5 @@
 """`vmapdbg graph`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """`vmapdbg lint`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

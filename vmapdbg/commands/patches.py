@@ -1,7 +1,5 @@
 """`vmapdbg patches`."""
 
-from __future__ import annotations
-
 import click
 
 from vmapdbg.commands.shared import console, options

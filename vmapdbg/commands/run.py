@@ -1,7 +1,5 @@
 """`vmapdbg run`: patches or observes a program's processes, in which `child/run_program.py` lints, saves and checks."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

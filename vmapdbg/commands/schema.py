@@ -1,7 +1,5 @@
 """`vmapdbg schema`."""
 
-from __future__ import annotations
-
 import sys
 
 import click

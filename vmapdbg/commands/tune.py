@@ -1,7 +1,5 @@
 """`vmapdbg tune`."""
 
-from __future__ import annotations
-
 import sys
 
 import click

@@ -1,7 +1,5 @@
 """Compares two captures: the decisions of the rangeify pass (nodes, `vmap_map`, BUFFERIZE), kernels and values."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import get_args

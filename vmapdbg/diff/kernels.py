@@ -1,7 +1,5 @@
 """Pairs kernels that compute the same, and finds kernels that were fused or split. Names and order do not count."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ moved to the front, as an ASSIGN or as a STORE and an AFTER. Here a node that on
 shape is a **view** of it. The other nodes are **heads**: they compute. A head has only axes along which it varies.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Hashable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Pairs the nodes of two graphs, and the schedules of two runs, by structure: ids and range numbers mean nothing."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Pairs the things of two sides: by keys, by likeness, in order; the range names of one side with the other side's."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter, defaultdict

@@ -4,8 +4,6 @@ The sides are called `before` and `after`. Node ids and range names belong to th
 range names of before to range names of after.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Compares kernel sources. Names that a renderer numbers are no difference, and lines are paired by what they do."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections import Counter, defaultdict

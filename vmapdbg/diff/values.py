@@ -1,7 +1,5 @@
 """Compares what two runs computed: their outputs, and what they printed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import replace

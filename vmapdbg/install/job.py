@@ -1,8 +1,6 @@
 """What the tool and its children exchange: the job, the requests to a child, and the result of a run. A request is one
 JSON document on the child's command line; in it, patches are written as for `--patches`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path

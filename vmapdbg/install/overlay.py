@@ -6,8 +6,6 @@ makes the changes; it works without the overlay, too: `load_patching`. `VMAPDBG_
 `child_environment` makes a Python process and its workers install the overlay at their start, by the `sitecustomize` in
 `install/bootstrap`: they all import this module, so it imports little."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.abc
 import importlib.machinery

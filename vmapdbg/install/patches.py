@@ -1,7 +1,5 @@
 """What each patch does, and how a `--patches` value is read. The overlay gets names, in an environment variable."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vmapdbg.model.failure import Failure

@@ -2,8 +2,6 @@
 has all of it. Elsewhere (macOS) a child of a killed tool ends a little later, and nothing is shown of a program whose
 process dies. On Windows nothing runs; saved captures can be read."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """The targets that kernels are rendered for. Nothing here imports tinygrad: the command line needs the names."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

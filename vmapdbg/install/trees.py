@@ -10,8 +10,6 @@ copy is made in a temporary folder next to the entry, and renamed when it is com
 entry at the same time, both use the copy that was renamed first. The installer compares a release with the hash in the
 package index; an entry whose files no longer have the sizes that they were fetched with (`SIZES`) is refused."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

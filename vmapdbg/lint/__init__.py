@@ -4,8 +4,6 @@ The rules decide from facts of the capture, which may be a saved one, without ti
 facts are undecided. To add a rule, decorate a function with `rule` (`rule.py`) in one of the modules below.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from vmapdbg.lint import cost, memory

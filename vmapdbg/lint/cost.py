@@ -1,7 +1,5 @@
 """Rules about memory limits and speed: VD102, VD103, VD104, VD111, VD112."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from vmapdbg.lint.rule import advise_apart, advise_on, advise_why, each_kernel, kernel_finding, node_finding, rule

@@ -1,7 +1,5 @@
 """Comments such as `# vmapdbg: ignore[VD104]` on a line of the user's code: they hide the findings about that line."""
 
-from __future__ import annotations
-
 import linecache
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping

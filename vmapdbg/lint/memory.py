@@ -1,7 +1,5 @@
 """Rules about wrong values: the elements that kernels access, their loops, and the order of reads and writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import prod
 

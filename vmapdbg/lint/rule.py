@@ -1,7 +1,5 @@
 """What a rule of lint is: a stable code, a name, an explanation, and a function from a capture to findings."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Where tinygrad itself failed or did not end, as data; `vmapdbg.page.sentences` writes the sentences."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vmapdbg.model.vocabulary import CrashKind, CrashStage

@@ -1,7 +1,5 @@
 """The exception that ends the tool with one line on stderr instead of a traceback."""
 
-from __future__ import annotations
-
 EXIT_USAGE, EXIT_SNIPPET, EXIT_CHILD = 2, 3, 4
 
 

@@ -1,7 +1,5 @@
 """The ops of tinygrad, by their names in all releases: what this tool calls them, and what they do."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple

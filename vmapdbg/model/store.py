@@ -1,7 +1,5 @@
 """Reads and writes files: captures and other JSON documents as dataclasses, and any output file in one atomic step."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

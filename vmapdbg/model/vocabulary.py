@@ -4,8 +4,6 @@ An OPEN list grows with the patches, or with tinygrad: unknown values are read, 
 a newer vmapdbg wrote. Unknown values of the other lists are refused when a document is read.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 T = TypeVar("T")

@@ -1,7 +1,5 @@
 """Small functions on text that every part of the tool needs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

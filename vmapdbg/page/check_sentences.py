@@ -1,7 +1,5 @@
 """Sentences about what `check` found: for its text, for the messages of its findings and for its JSON."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence

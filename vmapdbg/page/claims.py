@@ -1,7 +1,5 @@
 """What the tool claims of a whole run: only this module says that all is right, and only if the account is balanced."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple

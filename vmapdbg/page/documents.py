@@ -1,7 +1,5 @@
 """The JSON documents of the tool, and the list of all of them. `python -m docs.make_schemas` writes their schemas."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar

@@ -1,7 +1,5 @@
 """The lifetime picture: which buffers of the peak have memory when. As text, and as SVG."""
 
-from __future__ import annotations
-
 from html import escape
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Sentences about ops and memory that make numbers go wrong, for the text of `check` and for its findings."""
 
-from __future__ import annotations
-
 import itertools
 
 from vmapdbg.check.result import CheckReport, NumberEdit, NumberFault, ScheduleCheck, WrongGradient

@@ -1,7 +1,5 @@
 """The sections of a schedule. To add one, name its function in `page/text/` here. `--help` imports no printer."""
 
-from __future__ import annotations
-
 from pkgutil import resolve_name
 from typing import Any
 

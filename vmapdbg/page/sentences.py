@@ -1,7 +1,5 @@
 """The sentences that say why a buffer is asked for or kept, and where tinygrad failed or did not end."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

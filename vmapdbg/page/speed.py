@@ -1,7 +1,5 @@
 """How good a kernel is on its device: what it reaches of the device's peaks, and what limits it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from vmapdbg.model.capture import Capture, Device, Kernel

@@ -1,7 +1,5 @@
 """Why things are as they are: every decision about a node, a kernel or a boundary, in order, as sentences."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 undefined, and how many roundings are on the way to a value. half, bfloat16 and fp8 are carried in float32, which holds
 all their numbers, and rounded after each op: as if the op was rounded once."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

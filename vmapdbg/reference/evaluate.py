@@ -1,7 +1,5 @@
 """Evaluates a graph node by node. Each value is kept until the last node that reads it is computed."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

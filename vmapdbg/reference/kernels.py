@@ -2,8 +2,6 @@
 value for each step of the loops that it depends on. What an invalid index reads is undefined, as is memory that no
 kernel wrote."""
 
-from __future__ import annotations
-
 import math
 import operator
 

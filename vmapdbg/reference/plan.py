@@ -5,8 +5,6 @@
   cuts it, and splits it again, one element longer: as many elements as the product of both sizes. Here they are a view
   of the axis in which each row starts some elements later than the row before."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence

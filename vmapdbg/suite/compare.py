@@ -4,8 +4,6 @@ A cost is a kernel's time on a made-up machine, only to rank changes: 1 op a ns 
 bytes a ns, 1,000 ns a launch. A kernel takes the longer of computing and moving (a roofline), and its launches.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@
 The first process of a run that writes replaces `run.json`; the tool removes the files of the earlier run at the end.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Edits worth trying: values computed too often, by the time that storing may save, or for memory by the bytes read."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping

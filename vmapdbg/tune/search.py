@@ -1,7 +1,5 @@
 """Tries candidates, the most promising first, each on top of those that helped, and compares the values of two runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median

@@ -1,7 +1,5 @@
 """Arrays: the bytes of a buffer as numbers for each of tinygrad's dtypes, slices, and which elements agree."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A dtype has tinygrad's name, such as `float`. Two runs of one graph add the numb
 each order rounds in its own way. n roundings point up and down alike, so their sum grows with the square root of n.
 Nothing here imports numpy, so commands that compare nothing start quickly."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

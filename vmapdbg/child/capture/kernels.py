@@ -1,7 +1,5 @@
 """The kernels of the model, rendered for a target, from one run of the pass."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """When values have memory, and the peak that results if some of them have less of it. Knows nothing of tinygrad."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

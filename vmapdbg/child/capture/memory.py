@@ -1,8 +1,6 @@
 """The Memory of the model, from the recorded allocations and launches, and changes that would lower its peak. Runs in
 the child."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import math

@@ -2,8 +2,6 @@
 the launches before it left in memory. Its part of the graph, down to what other launches write, says which writes it
 should see. There are no facts if a graph does not say which memory it writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

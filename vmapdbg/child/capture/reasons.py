@@ -1,8 +1,6 @@
 """Why a node is realized: rules and operands; `page/sentences.py` makes the sentences. A rule is known by the subject
 of its conditions and the UOps of its call, because lines move. Others are `decided-at`, with place, text and values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The schedules of the model, from the records, and decisions that a job makes in place of the scheduler."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Names kernels by what they compute: `matmul 64x64x256 + gelu`. Knows only the model, not tinygrad."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """One run of the rangeify pass, as the model needs it. Nothing here depends on a release of tinygrad."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import sys

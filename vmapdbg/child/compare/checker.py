@@ -6,8 +6,6 @@ has a line for each ScheduleCheck. A schedule is compared again if more is known
 For `vmapdbg run --check` it compares and removes the evidence of all processes (`vmapdbg.child.evidence.suite`), and
 adds a CheckedSchedule for each schedule. It ends when the program has ended and no evidence is left."""
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 import shutil

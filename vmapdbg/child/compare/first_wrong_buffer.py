@@ -2,8 +2,6 @@
 A kernel that writes a wrong buffer from right buffers is at fault. If the wrong value results when the steps of a scope
 read each other's part of a buffer, the INDEX of that buffer is. Runs in the process that compares."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

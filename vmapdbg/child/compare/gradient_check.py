@@ -1,8 +1,6 @@
 """Compares tinygrad's gradients with finite differences in double precision, in the process that compares. If one is
 wrong, the nodes between its tensor and the loss are tried: the rule of the last wrong node's reader makes it wrong."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple

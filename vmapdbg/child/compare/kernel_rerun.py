@@ -5,8 +5,6 @@ If the kernel as scheduled gives the wrong values, too, the scheduler made the f
 wrong time: with other contents of its arguments it is right. If the kernel as scheduled is right, its linear program
 runs. Of many wrong elements some are computed."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

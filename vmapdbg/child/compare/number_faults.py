@@ -2,8 +2,6 @@
 or infinity of finite numbers, or that loses the digits of its operands, and memory that is read and never written. The
 proof: without it, outputs are right, or others. Runs in the process that compares."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

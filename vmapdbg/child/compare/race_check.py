@@ -1,8 +1,6 @@
 """Looks for races of launches whose addresses are loaded or have variables: their numbers are computed by numpy from
 what the arguments of the kernel really held. Runs in the process that compares."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from typing import Any

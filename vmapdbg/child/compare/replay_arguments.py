@@ -1,8 +1,6 @@
 """Finds with which other arguments a replay of TinyJit gives exactly a wrong value, in the process that compares: with
 two of its inputs exchanged, or with what an earlier call of the function was given."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Compares the outputs and buffers of one schedule with the numpy reference, in the process that compares. If the graph
 gives exactly a wrong output with what memory held at another time, that memory was read at a wrong time."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping

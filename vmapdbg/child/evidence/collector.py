@@ -2,8 +2,6 @@
 inputs before `Tensor.realize`, and what the tensors hold after it. A buffer is read right after the launch that writes
 it, because tinygrad gives its memory to the next buffer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType

@@ -1,8 +1,6 @@
 """Memory that nothing has written yet. While `check` watches a snippet, such memory has a pattern, in place of what
 chance or an earlier kernel left there. Where a buffer still has the pattern when it is read, nothing was written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

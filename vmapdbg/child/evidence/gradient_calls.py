@@ -1,8 +1,6 @@
 """Calls of tinygrad's autograd, for `check --gradients`: the graph of the loss, and the gradient that tinygrad makes
 for each node between it and the targets. Runs in the child."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Mapping
 from types import ModuleType

@@ -6,8 +6,6 @@ that wrote it, unless another has written to this memory since. Realized Tensors
 change: only memory that a launch would overwrite is read, so a right schedule costs nothing. A kernel that writes
 outside of its buffers is not noticed."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -2,8 +2,6 @@
 a tensor graph until the ranges are assigned. Then a BUFFERIZE (STAGE from 0.13 on) makes a buffer of a value that
 depends on ranges, and an INDEX reads it. STOREs come next, last kernels with buffers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,8 +1,6 @@
 """Packs tensor graphs in the form that `vmapdbg.reference` evaluates, in the child. This and `loop_packer` hide what
 releases differ in: names of ops, the axes of a reduce, constants without a dtype, writes and bound variables."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """One call of `Tensor.realize`: its graph, what its schedule reads, and its results. Runs in the child."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ the captured graphs with its arguments say what it gives, assigns and must not c
 Compared are the first replays, powers of two, the last one, and others if there is time. What the newest replay read
 and wrote stays in memory, because it may be the last."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace

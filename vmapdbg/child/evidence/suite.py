@@ -9,8 +9,6 @@ realize through a folder to a process that compares it:
 
 The folder has a limited size: a process that writes faster than it is compared waits."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import pickle

@@ -6,8 +6,6 @@ it as it is, so numpy reads the index again: integers, slices, `None`, `...`, li
 tinygrad 0.12 cuts a gradient off at an ASSIGN: the gradient of what is assigned, or cloned, is zero. What computes that
 zero is right; only the graph of the loss shows the fault."""
 
-from __future__ import annotations
-
 import math
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator, Set

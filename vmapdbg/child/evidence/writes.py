@@ -1,8 +1,6 @@
 """The writes that the program asks for: where each comes from, while rewrites give it other values, and whether a
 schedule has had it. Runs in the child."""
 
-from __future__ import annotations
-
 import math
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping

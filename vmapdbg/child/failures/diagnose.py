@@ -1,7 +1,5 @@
 """Finds what tinygrad was doing when it raised an error: the place, the rewrite, the rule, the nodes."""
 
-from __future__ import annotations
-
 import contextlib
 import linecache
 import os

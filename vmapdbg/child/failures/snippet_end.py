@@ -1,7 +1,5 @@
 """How the snippet's process ends: by an error, by an exit, or by its death. Runs in the child."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import mmap

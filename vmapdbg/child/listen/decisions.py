@@ -6,8 +6,6 @@ the tests keep what they see, and a decision is read off the frame of its functi
 A test keeps its parts in local variables as it evaluates them: nothing is evaluated twice or called, its meaning and
 its line stay. A rule's answer goes through one call. No .pyc is written, so other imports of tinygrad are as before."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import linecache

@@ -1,8 +1,6 @@
 """The one guard around our functions that tinygrad calls. If ours fails, tinygrad's function runs as it does
 without us, and one line names the part that could not be observed: the program must not fail because it is observed."""
 
-from __future__ import annotations
-
 import functools
 import os
 import traceback

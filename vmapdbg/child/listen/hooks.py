@@ -1,8 +1,6 @@
 """Hooks on tinygrad, put on right after the module that defines a name ran, before others import the name from there. A
 missing name leaves its part out, with a line in `recorder.missing`."""
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

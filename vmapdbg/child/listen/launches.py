@@ -1,8 +1,6 @@
 """Watches launches as a schedule runs, and what TinyJit captures and replays: ExecItems with Buffers (0.12), or the
 CALLs of a LINEAR with UOps (since March 2026)."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

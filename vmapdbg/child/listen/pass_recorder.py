@@ -1,7 +1,5 @@
 """Records one run of the rangeify pass: its decisions, and the node of each buffer, store and kernel."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

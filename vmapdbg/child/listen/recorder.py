@@ -1,7 +1,5 @@
 """Records what tinygrad does while the snippet runs: each schedule, and each run of the rangeify pass."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What differs between releases of tinygrad: chosen by what the imported tinygrad has, not by its version number."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

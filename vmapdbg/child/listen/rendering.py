@@ -2,8 +2,6 @@
 the target's compiler, which needs its libraries. So the modules with compilers are replaced while it runs; all else
 (tensor cores, rules for the architecture) stays as in the release."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

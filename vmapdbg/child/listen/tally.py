@@ -1,7 +1,5 @@
 """Counts what happens in a run, apart from its records, with what every tinygrad has. Runs in the child."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """How long each kernel takes, by the device's own clock, and what the rest of the program's time goes into."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import os

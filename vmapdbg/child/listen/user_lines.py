@@ -1,8 +1,6 @@
 """The user's line of each UOp, and the method of Tensor called there: noted where the UOp is made, followed up to the
 rangeify pass. A frame or file is the user's if it is not tinygrad's, the standard library's or vmapdbg's."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import os

@@ -1,7 +1,5 @@
 """What a run of a snippet gives: the values of the tensors that it realizes, so that two runs can be compared."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

@@ -1,8 +1,6 @@
 """Follows the kernel of the first wrong buffer through code generation, if the scheduler made it right: lowers its AST
 once more, and computes the wrong elements after each pass from what the kernel really read. Runs in the child."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple

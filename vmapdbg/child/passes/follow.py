@@ -2,8 +2,6 @@
 `shared/children.py`: runs the snippet, evaluates each schedule's outputs after each pass, and writes its result after
 each schedule."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import time

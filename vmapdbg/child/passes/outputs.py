@@ -2,8 +2,6 @@
 kernels leave when numpy runs them in order. Runs in the child. Until 0.12 tags number the UOps of the tensor graph.
 From 0.13 on there is first a graph of writes to buffers; each write keeps its place in the root."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 

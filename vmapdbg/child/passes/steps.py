@@ -1,8 +1,6 @@
 """Finds the first step of a pass that changes a value: one rewrite, or a node whose ranges are wrong. Other rounding is
 no difference. Runs in the child."""
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Keeps the scheduler's passes for each `Tensor.realize`: graph before and after, and rewrites. Runs in the child."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

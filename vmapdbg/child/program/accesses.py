@@ -2,8 +2,6 @@
 or thread leaves a bound, some step reaches each address that is called outside, and all steps of a loop that is called
 lost store to the same address. What cannot be decided is None."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Reads the linear UOps of any release into a LinearProgram (linear.py)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import reduce

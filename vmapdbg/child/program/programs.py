@@ -1,8 +1,6 @@
 """Renders kernels for a target, without its device or compiler, and counts what they execute. One process keeps a
 kernel, and another without the overlay loads it: only then that process imports tinygrad."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect

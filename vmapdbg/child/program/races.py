@@ -2,8 +2,6 @@
 between. All are certain: addresses are computed. If the steps are too many, a part of them is: the first steps of the
 longest loops, and the first threads, which are neighbours. Runs in the child, and where it is compared."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
 """The tensor core of a WMMA: which elements of its matrices each thread holds, by tinygrad's own description of the
 core, and the product. A is M x K, B is K x N; C and D are M x N."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """What a single UOp of a kernel is, in any release: memory, a pointer, a variable, a constant, its lanes and dtype."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Starts child processes and returns their results. This is the parent's side: it imports no tinygrad."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import math

@@ -1,7 +1,5 @@
 """Talks to the user: messages on stderr, results on stdout or in a file, progress, exit codes."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io

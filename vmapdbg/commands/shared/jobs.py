@@ -1,7 +1,5 @@
 """From the command line to a capture: decides snippet, options, settings and tinygrad; runs it, or reads a file."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,8 +1,6 @@
 """The table `[tool.vmapdbg]`, a project's defaults for options: in the nearest pyproject.toml with such a table, in the
 folder of the snippet or above it, as ruff does."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass

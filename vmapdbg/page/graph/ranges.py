@@ -1,7 +1,5 @@
 """The range map as a table: one line for each node, outputs last, folded as the tensor graph is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The tensor graph: nodes, scopes of vmap, the buffers between them. Other stages use its labels, too."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Draws a capture as a graph into a file: which schedule, how far it is folded, and which part of it is drawn."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator

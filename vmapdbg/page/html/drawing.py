@@ -1,7 +1,5 @@
 """The kernels of a schedule and their buffers as SVG, coloured by the page; a box of kernels has its own drawing."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The rows of the kernels, each program or each change once: cost, launch, findings, and source."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What the page explains: kernels and nodes, by name, with what was decided about them as data for the script."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from vmapdbg.diff.result import KernelSide

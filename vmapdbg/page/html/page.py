@@ -1,7 +1,5 @@
 """Makes the page of a view: one run, or two runs with each part as a pair (before, after)."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

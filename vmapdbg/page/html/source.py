@@ -1,7 +1,5 @@
 """The user's files as one listing: lines with cost, reasons, findings. Below: cuts source texts into coloured parts."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher

@@ -1,7 +1,5 @@
 """Prints what `bisect` found: the outcomes, what decides between them, and what was tried."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from rich.console import Console

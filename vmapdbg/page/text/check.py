@@ -1,7 +1,5 @@
 """Prints what `check` found: the verdict, each wrong output, and the first wrong buffer with the decision behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The kernels of a schedule as text, and its buffers: cost, launch, decisions; of two runs only what changed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain
 from math import prod

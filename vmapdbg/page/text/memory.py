@@ -1,7 +1,5 @@
 """The memory of a run, on one page: its peak, the lifetimes of the largest buffers, what is live, and advice."""
 
-from __future__ import annotations
-
 from rich.text import Text
 
 from vmapdbg.model.capture import Capture, LaunchPlace, LiveBuffer, Memory, MemoryAdvice, PartPeak, Schedule

@@ -1,7 +1,5 @@
 """The nodes of a schedule as text: the range map of one run, what two runs treat differently, and `vmap_map`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The overview of a long run, or of a long diff, on one page: what makes up most of it, and where to look."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 

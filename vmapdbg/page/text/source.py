@@ -1,7 +1,5 @@
 """The source of kernels as text, highlighted and folded between tokens: each program once, each change once."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

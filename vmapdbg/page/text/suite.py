@@ -1,7 +1,5 @@
 """The diff of two saved runs as text: what costs most first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console

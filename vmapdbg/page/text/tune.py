@@ -1,7 +1,5 @@
 """Prints what `tune` found: the edits with their effect and their diff, or the limit, and what was tried."""
 
-from __future__ import annotations
-
 from statistics import median
 
 from rich.console import Console

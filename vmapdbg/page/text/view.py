@@ -1,7 +1,5 @@
 """One schedule of a page, of one run or of two: what its sections look up, and what is printed around them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property

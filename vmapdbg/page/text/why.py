@@ -1,7 +1,5 @@
 """Prints what `why` found: decisions by topic; or how values go through the scheduler's passes, to the wrong step."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
