@@ -9,8 +9,6 @@ In `[tool.vmapdbg]` of a pyproject.toml, `target` and `patches` come from pytest
 process; `select` and `ignore` come from the folder of the test's file, or above it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -38,7 +36,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         early_config.stash[_INSTALLED] = install(early_config.rootpath)
 
 
-def install(root: Path) -> tuple[Recorder, str]:
+def install(root: Path) -> "tuple[Recorder, str]":
     """Installs the overlay, or observes the tests' tinygrad, with the settings of `root`. Returns the paused recorder
     and the target. Raises pytest.UsageError, with one line."""
     from vmapdbg.child.listen import hooks
@@ -67,26 +65,26 @@ def install(root: Path) -> tuple[Recorder, str]:
 class Captured:
     """What a `with capture() as c:` block scheduled, after the block has ended."""
 
-    built: Capture | None = None
+    built: "Capture | None" = None
 
     @property
-    def capture(self) -> Capture:
+    def capture(self) -> "Capture":
         """The whole capture, as `vmapdbg show --json` prints it."""
         if self.built is None:
             raise RuntimeError("the capture exists when its with block has ended")
         return self.built
 
     @property
-    def schedules(self) -> tuple[Schedule, ...]:
+    def schedules(self) -> "tuple[Schedule, ...]":
         return self.capture.schedules
 
     @property
-    def kernels(self) -> tuple[Kernel, ...]:
+    def kernels(self) -> "tuple[Kernel, ...]":
         """The compute kernels of all schedules, in order."""
         return self.capture.kernels
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> "tuple[Finding, ...]":
         """The findings of lint, without the findings that comments on your lines exclude."""
         return self.capture.findings
 

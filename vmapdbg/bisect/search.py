@@ -1,7 +1,5 @@
 """Searches which sets of patches, decisions, or commit change the outcome, a name. More patches may not be better."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -77,7 +75,7 @@ class Searcher(Generic[T]):
         outcomes = self.look(list(map(make, parts)))
         return [part for part, outcome in zip(parts, outcomes, strict=True) if matters(outcome)]
 
-    def find_smallest(self: Searcher[str], make: Transform[str], matters: Matters) -> FoundSets:
+    def find_smallest(self: "Searcher[str]", make: Transform[str], matters: Matters) -> FoundSets:
         """Tries subsets by size, the smallest first. Halves if the subsets of a size exceed the budget."""
         for size in range(len(self.given) + 1):
             parts = list(map(frozenset, combinations(sorted(self.given), size)))

@@ -1,7 +1,5 @@
 """What `vmapdbg check` and `why --value` found out: the data of their JSON and their text."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -78,7 +76,7 @@ class Comparison:
     pattern_data: Pattern | None = None
 
     @property
-    def difference(self) -> Difference | None:
+    def difference(self) -> "Difference | None":
         """How a wrong array is wrong."""
         if self.status != "wrong" or self.index is None:
             return None

@@ -1,7 +1,5 @@
 """Measures what a device reaches, by small kernels, once: the result is kept in the cache."""
 
-from __future__ import annotations
-
 import json
 import platform
 from collections.abc import Callable
@@ -30,7 +28,7 @@ _VIRTUAL = ("PYTHON", "NULL")
 _CPUS = ("CPU", "CLANG", "LLVM")
 
 
-def find_device(stopwatch: Stopwatch) -> Device | None:
+def find_device(stopwatch: "Stopwatch") -> Device | None:
     """Returns what the device reaches that ran most launches; None if none ran, and for devices without hardware."""
     if not stopwatch.devices:
         return None
@@ -48,7 +46,7 @@ def find_device(stopwatch: Stopwatch) -> Device | None:
     return found
 
 
-def _measure(name: str, stopwatch: Stopwatch) -> Device:
+def _measure(name: str, stopwatch: "Stopwatch") -> Device:
     from tinygrad.tensor import Tensor
 
     def fill(size: int) -> Any:

@@ -1,8 +1,6 @@
 """The child: runs the snippet as `__main__`, with or without the overlay and the patches of the job, and writes a
 Capture. `shared/children.py` starts it as `python -m vmapdbg.child.run_snippet REQUEST`."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc
@@ -39,7 +37,7 @@ from vmapdbg.model.store import dump_compact, write_atomically
 
 if TYPE_CHECKING:
     from vmapdbg.child.evidence.collector import Collector
-    from vmapdbg.child.listen.times import Stopwatch
+    from vmapdbg.child.listen import times
 
 
 class Mode:
@@ -55,7 +53,7 @@ class Mode:
             self.recorder.choose = functools.partial(make_choices, self.job.choices)
         self.collector: Collector | None = None  # only for `check`: it imports numpy, which takes time
         self.collector_kind: type[Collector] | None = None  # the class of the collector, None: Collector
-        self.stopwatch: Stopwatch | None = None
+        self.stopwatch: times.Stopwatch | None = None
         if self.job.times:
             from vmapdbg.child.listen.times import Stopwatch  # only for timed runs: it imports statistics
 

@@ -1,7 +1,5 @@
 """`vmapdbg check`."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import tempfile
@@ -71,7 +69,7 @@ def check(snippet: str | None, as_json: bool, strict: bool, gradients: bool, giv
         sys.exit(1)
 
 
-def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
+def check_job(job: Job) -> "tuple[Capture, CheckReport, BaseException | None]":
     """Runs the job once, with its output on stderr, and compares its values meanwhile and afterwards in another child.
     The last result is what ended the comparison early: then the report is incomplete. Raises ChildDied."""
     stderr = sys.stderr.fileno()
@@ -93,7 +91,7 @@ def check_job(job: Job) -> tuple[Capture, CheckReport, BaseException | None]:
     return capture, report, ended
 
 
-def try_stock(job: Job, capture: Capture, report: CheckReport) -> CheckReport:
+def try_stock(job: Job, capture: Capture, report: "CheckReport") -> "CheckReport":
     """Returns the report with, for each schedule that failed, whether it runs without patches; not for a vmap scope,
     which stock tinygrad lacks. The snippet runs once more for it."""
     failed = {check.schedule for check in report.schedules if check.failed is not None}
@@ -111,7 +109,7 @@ def try_stock(job: Job, capture: Capture, report: CheckReport) -> CheckReport:
     return report
 
 
-def read_report(text: str, count: int) -> CheckReport:
+def read_report(text: str, count: int) -> "CheckReport":
     """Returns the report of `count` schedules and replays, in order. The last line of `text` for a schedule counts."""
     from vmapdbg.check.result import CheckReport, ScheduleCheck
 

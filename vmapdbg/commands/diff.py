@@ -1,7 +1,5 @@
 """`vmapdbg diff`: compares two runs of a snippet, two saved captures, or two runs that `vmapdbg run --save` wrote."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -99,7 +97,9 @@ def diff(
         sys.exit(1)
 
 
-def compare_inputs(inputs: Sequence[str], baseline: str | None, output: Path | None, given: options.JobOptions) -> View:
+def compare_inputs(
+    inputs: Sequence[str], baseline: str | None, output: Path | None, given: options.JobOptions
+) -> "View":
     """Runs or reads both sides, compares them, and writes the page to `output`. Raises Failure."""
     old, snippet = None, next(iter(inputs), None)
     if len(inputs) == 2:
@@ -122,7 +122,7 @@ def compare_inputs(inputs: Sequence[str], baseline: str | None, output: Path | N
     return view
 
 
-def print_part(view: View, part: options.Part, output: Path | None) -> None:
+def print_part(view: "View", part: options.Part, output: Path | None) -> None:
     """Prints a diff, a part, or an overview if it is long; with a page, the verdict. Raises Failure (no such part)."""
     from vmapdbg.page.overview import is_long
     from vmapdbg.page.text.run import print_diff, print_head, print_overview, print_peaks
@@ -159,7 +159,7 @@ def diff_folders(folders: tuple[str, ...], test: str | None, show_all: bool, as_
     return found.is_empty
 
 
-def find_test(runs: tuple[LoadedRun, LoadedRun], asked: str) -> str:
+def find_test(runs: "tuple[LoadedRun, LoadedRun]", asked: str) -> str:
     """Returns the id of a test: `asked` itself, or the only id that contains it. Raises Failure."""
     every = list(dict.fromkeys(test for run in runs for test in run.tests))
     if asked in every:

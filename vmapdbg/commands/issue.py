@@ -1,7 +1,5 @@
 """`vmapdbg issue`."""
 
-from __future__ import annotations
-
 import platform
 import sys
 import tempfile
@@ -113,7 +111,7 @@ def _find_title(fault: Fault, program: str) -> str:
     return f"{what}: `{shown.strip()}`" if line is not None else what
 
 
-def _find_fault(job: Job) -> tuple[Capture, CheckReport, Fault | None]:
+def _find_fault(job: Job) -> "tuple[Capture, CheckReport, Fault | None]":
     """Returns what `check` finds of a job, and the first fault of tinygrad. Raises what ended the comparison early."""
     from vmapdbg.check.findings import NUMBERS
     from vmapdbg.commands.check import check_job

@@ -1,7 +1,5 @@
 """`vmapdbg report`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -44,7 +42,7 @@ def report(snippet: str | None, output: Path, given: options.JobOptions) -> None
     console.end_after(capture)
 
 
-def write_report(view: View, output: Path, saved: Sequence[str]) -> None:
+def write_report(view: "View", output: Path, saved: Sequence[str]) -> None:
     """Writes the page of one run, or of two, and says so. `saved` has the file that each run was read from, else ""."""
     from vmapdbg.page.html.page import render_report
     from vmapdbg.page.html.source import list_sources

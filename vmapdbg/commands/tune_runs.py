@@ -1,7 +1,5 @@
 """The runs of `vmapdbg tune`: a program with edits, measured, compared, and written."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time
@@ -33,7 +31,7 @@ TURNS = 5
 _PATIENCE, _LEAST_TIMEOUT = 5, 60.0
 
 
-def tune_job(job: Job, by: str, budget: float) -> tuple[TuneDocument, Tuner]:
+def tune_job(job: Job, by: str, budget: float) -> "tuple[TuneDocument, Tuner]":
     """Tries edits and measures the best. Ends the tool if the program fails; raises Failure if it has no measure."""
     began = time.monotonic()
     console.say(f"running {job.snippet} for {budget:g} seconds, and then in turns, with all that it does")

@@ -1,7 +1,5 @@
 """`vmapdbg why`."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile
@@ -118,7 +116,7 @@ def print_values(job: Job, subject: str | None, schedule: int | None, as_json: b
         sys.exit(1)
 
 
-def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Capture, ValueReport]:
+def follow_job(job: Job, subject: str | None, schedule: int | None) -> "tuple[Capture, ValueReport]":
     """Runs the job, and evaluates outputs after each pass; a `subject` chooses schedules. Ctrl-C keeps what exists."""
     from vmapdbg.check.result import ValueReport
 
@@ -134,7 +132,7 @@ def follow_job(job: Job, subject: str | None, schedule: int | None) -> tuple[Cap
     return finish_capture(build_capture(data["capture"], job.snippet)), build_data(ValueReport, data["report"])
 
 
-def choose_outputs(capture: Capture, report: ValueReport, subject: str, schedule: int | None) -> ValueReport:
+def choose_outputs(capture: Capture, report: "ValueReport", subject: str, schedule: int | None) -> "ValueReport":
     """Returns the outputs that a node, a line's nodes, or a kernel's result feeds. Raises Failure if there are none."""
     from vmapdbg.page.why import explain
 

@@ -1,7 +1,5 @@
 """A schedule in a form that is the same for all tinygrad releases. Only the comparison uses it, the reports do not."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -53,7 +51,7 @@ class Reading:
         kept = [made for made in self.compared.bufferizes if not _is_asked_for(index.nodes[made.node])]
         return replace(self.compared, bufferizes=tuple(kept))
 
-    def leave_out(self, other: Reading, nodes: Mapping[int, int]) -> Reading:
+    def leave_out(self, other: "Reading", nodes: Mapping[int, int]) -> "Reading":
         """Returns the reading without the outputs that are arguments in `other`; `nodes` maps ids to `other`."""
         index, others = index_of(self.compared), index_of(other.compared)
 

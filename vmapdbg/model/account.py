@@ -3,8 +3,6 @@
 Only a balanced account, with nothing left over, lets the tool say that all is right.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -60,14 +58,14 @@ class Account:
     compared: dict[Counted, int] = field(default_factory=dict[str, int])
     left: tuple[Left, ...] = ()
 
-    def part(self, *names: Counted) -> Account:
+    def part(self, *names: Counted) -> "Account":
         """Returns the account of some of the counts."""
         seen = {what: count for what, count in self.seen.items() if what in names}
         compared = {what: count for what, count in self.compared.items() if what in names}
         return Account(seen, compared, tuple(left for left in self.left if left.what in names))
 
     @property
-    def of_launches(self) -> Account:
+    def of_launches(self) -> "Account":
         """The launches of a run, and how many of them a capture shows."""
         part = self.part("launches", "other launches", "processes")
         return settle(part.seen, part.compared, part.left, "no schedule that was recorded has them")

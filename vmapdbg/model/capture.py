@@ -11,8 +11,6 @@ but that its range tuples (`in_ranges`, `out_ranges`) do not contain, because VM
 node needs its ambient ranges as extra dimensions, or all batch elements are stored in the same place.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -354,7 +352,7 @@ class Kernel:
     resets: tuple[Reset, ...] = ()
     races: tuple[Race, ...] = ()
     races_unknown: str | None = None
-    failed: SnippetError | None = None
+    failed: "SnippetError | None" = None
     measured: Measured | None = None
     wrong_times: tuple[WrongTime, ...] = ()
     overwrites: int | None = None

@@ -1,7 +1,5 @@
 """Looks up nodes, ranges, buffers and kernels of a schedule, sums up kernels, and finds what the user asks about."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict
@@ -17,7 +15,7 @@ from vmapdbg.model.ops import REDUCES, WRITES, name_op
 _T = TypeVar("_T")
 
 
-def index_of(schedule: Schedule) -> ScheduleIndex:
+def index_of(schedule: Schedule) -> "ScheduleIndex":
     """Returns the index of a schedule. It is created once and kept with the schedule."""
     # not a field: it is neither compared nor written
     kept = vars(schedule)

@@ -1,7 +1,5 @@
 """Numbers, names and places as short strings. The same value gives the same string everywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, zip_longest
 from pathlib import PurePosixPath
@@ -119,7 +117,7 @@ def star_ambient(names: Iterable[str], ambient: Collection[str]) -> str:
     return ", ".join(f"{name}*" if name in ambient else name for name in names)
 
 
-def label_side(side: Capture | Side | SuiteSide) -> list[str]:
+def label_side(side: "Capture | Side | SuiteSide") -> list[str]:
     """Returns the snippet of a side, its target, and the versions."""
     versions, observed = side.versions, ", observed" if side.mode == "observe" else ""
     commit = format_known(" ({})", versions.commit and shorten_commit(versions.commit))
@@ -127,7 +125,7 @@ def label_side(side: Capture | Side | SuiteSide) -> list[str]:
     return [side.snippet, f"target {side.target}", tinygrad, f"Python {versions.python}", f"vmapdbg {versions.vmapdbg}"]
 
 
-def compare_sides(before: Side | SuiteSide, after: Side | SuiteSide) -> dict[str, list[str]]:
+def compare_sides(before: "Side | SuiteSide", after: "Side | SuiteSide") -> dict[str, list[str]]:
     """Returns what is said of `before` and of `after` alone, and of `both`: files, settings, versions, patches."""
     left, right = label_side(before), label_side(after)
     both = [label for label in left if label in right]
@@ -150,7 +148,7 @@ def label_patches(states: Mapping[str, bool], others: Mapping[str, bool]) -> Ite
             yield f"patches {word} {', '.join(names)}"
 
 
-def compare_totals(before: Totals, after: Totals) -> Iterator[tuple[str, str, str, str]]:
+def compare_totals(before: "Totals", after: "Totals") -> Iterator[tuple[str, str, str, str]]:
     """Yields the totals that differ: name, before, after, ratio or nothing. Time in kernels needs both sides timed."""
     for label, name, write in (
         ("kernels", "kernels", str),
@@ -223,7 +221,7 @@ class Places:
         self.full = {short: file for file, short in self._short.items() if short != file}
 
     @classmethod
-    def of(cls, capture: Capture) -> Places:
+    def of(cls, capture: Capture) -> "Places":
         """Returns the short names of all places in a capture."""
         return cls(list_places(capture), capture.snippet)
 

@@ -1,7 +1,5 @@
 """The tree of the user's functions: what each costs with all that it calls."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -20,9 +18,9 @@ class FunctionRow(NamedTuple):
 
     name: str
     cost: Cost
-    below: list[FunctionRow]
+    below: "list[FunctionRow]"
 
-    def walk(self, depth: int = 0) -> Iterator[tuple[int, FunctionRow]]:
+    def walk(self, depth: int = 0) -> "Iterator[tuple[int, FunctionRow]]":
         """Yields the row and all rows below it, with their depths."""
         yield depth, self
         for row in self.below:

@@ -1,7 +1,5 @@
 """What a whole run comes to, or what changed between two: kernels, lines, methods and rules, each as a pair."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
@@ -155,7 +153,7 @@ class KernelRow:
         return bool(self.before.seconds and self.after.seconds)
 
 
-def _rank_change(row: KernelRow | CostRow) -> tuple[int, int]:
+def _rank_change(row: "KernelRow | CostRow") -> tuple[int, int]:
     return -abs(row.after.ops - row.before.ops), -abs(row.after.bytes - row.before.bytes)
 
 

@@ -11,8 +11,6 @@ so each part of a page is written once: it asks `is_pair` for the layout, and wa
 - A **row of the overview** (`overview.py`) sums up a whole run, `before` and `after`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,12 +36,12 @@ class View:
     sort: Sort | None = None
 
     @classmethod
-    def of_one(cls, capture: Capture) -> View:
+    def of_one(cls, capture: Capture) -> "View":
         """Returns one run as a view with equal sides."""
         return cls(capture, capture, tuple(map(pair_with_itself, capture.schedules)))
 
     @classmethod
-    def of_two(cls, before: Capture, after: Capture, diff: result.CaptureDiff) -> View:
+    def of_two(cls, before: Capture, after: Capture, diff: result.CaptureDiff) -> "View":
         """Returns two runs as a view; `diff` is the result of `diff_captures`."""
         return cls(before, after, diff.schedules, diff)
 

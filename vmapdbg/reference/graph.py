@@ -4,8 +4,6 @@ Nodes are in an order in which they can be evaluated; `src` has the positions of
 of its value as numbers: a symbolic size has the value that its variable had. A *step range* is an axis with an id, in
 front of a value's own axes: a vmap scope, a loop, or the devices of a sharded tensor (DEVICES)."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -106,7 +104,7 @@ class OpGraph:
     ranges: dict[int, int] = field(default_factory=dict)
     origins: dict[int, tuple[str, str | None]] = field(default_factory=dict)
 
-    def extends(self, other: OpGraph) -> bool:
+    def extends(self, other: "OpGraph") -> bool:
         """Whether this graph has the nodes of another graph first, with the same inputs: they have the same values."""
         if other.inputs.items() - self.inputs.items() or other.ranges.items() - self.ranges.items():
             return False
@@ -124,7 +122,7 @@ class OpGraph:
         find_sources = sources_of or (lambda slot: self.nodes[slot].src)
         return sorted(reach(slots, lambda slot: () if slot in ends else find_sources(slot)))
 
-    def take(self, slots: Iterable[int]) -> tuple[OpGraph, dict[int, int]]:
+    def take(self, slots: Iterable[int]) -> "tuple[OpGraph, dict[int, int]]":
         """Returns a graph of some nodes and all that they are computed from, and position here -> position there."""
         places = {slot: place for place, slot in enumerate(self.reach(slots))}
         nodes = [self.nodes[slot] for slot in places]

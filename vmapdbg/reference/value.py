@@ -1,8 +1,6 @@
 """The value of a node: an array, with the axes of its step ranges first, and a mask of undefined elements; the ops that
 move elements and compute nothing; and reduces. Floats are summed in double precision."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -43,12 +41,14 @@ class RangedArray:
             return np.broadcast_to(np.False_, self.numbers.shape)
         return self.undefined
 
-    def move(self, view: Callable[..., Numbers], *arguments: Any, ranges: tuple[int, ...] | None = None) -> RangedArray:
+    def move(
+        self, view: Callable[..., Numbers], *arguments: Any, ranges: tuple[int, ...] | None = None
+    ) -> "RangedArray":
         """Applies an array function that only moves elements. `ranges` are the step ranges of the result."""
         undefined = None if self.undefined is None else view(self.undefined, *arguments)
         return RangedArray(view(self.numbers, *arguments), self.ranges if ranges is None else ranges, undefined)
 
-    def mark(self, undefined: Mask | None) -> RangedArray:
+    def mark(self, undefined: Mask | None) -> "RangedArray":
         """Returns the value with more undefined elements."""
         if undefined is None or not undefined.any():
             return self
@@ -56,7 +56,7 @@ class RangedArray:
             undefined = undefined | self.undefined
         return RangedArray(self.numbers, self.ranges, np.broadcast_to(undefined, self.numbers.shape))
 
-    def take_step(self, name: int, step: int) -> RangedArray:
+    def take_step(self, name: int, step: int) -> "RangedArray":
         """Returns the value at one step of a range; the same value if it does not depend on the range."""
         if name not in self.ranges:
             return self
@@ -64,7 +64,7 @@ class RangedArray:
         index = (*[slice(None)] * axis, step)  # np.take copies what is not contiguous
         return self.move(operator.getitem, index, ranges=self.ranges[:axis] + self.ranges[axis + 1 :])
 
-    def spread(self, ranges: tuple[int, ...], rank: int) -> RangedArray:
+    def spread(self, ranges: tuple[int, ...], rank: int) -> "RangedArray":
         """Returns the value with an axis for each of `ranges`, size 1 if it has no such range, and `rank` own axes."""
         own_shape = self.own_shape
         if self.ranges == ranges and len(own_shape) == rank:
@@ -73,14 +73,14 @@ class RangedArray:
         shape = (*(sizes.get(name, 1) for name in ranges), *[1] * (rank - len(own_shape)), *own_shape)
         return self.move(np.reshape, shape, ranges=ranges)
 
-    def repeat_steps(self, name: int, count: int) -> RangedArray:
+    def repeat_steps(self, name: int, count: int) -> "RangedArray":
         """Repeats the value over a range that it does not depend on, as a view."""
         axis, ranges = _insert(self.ranges, name)
         shape = self.numbers.shape
         whole = (*shape[:axis], count, *shape[axis:])
         return self.move(np.expand_dims, axis, ranges=ranges).move(np.broadcast_to, whole)
 
-    def enter_scope(self, names: Sequence[int | None]) -> RangedArray:
+    def enter_scope(self, names: Sequence[int | None]) -> "RangedArray":
         """Turns own axes into step ranges by `names` (None: stays). Raises Unknown if the value has one already."""
         value = self
         for axis, name in reversed(list(enumerate(names))):
@@ -92,7 +92,7 @@ class RangedArray:
             value = value.move(np.moveaxis, len(value.ranges) + axis, place, ranges=ranges)
         return value
 
-    def leave_scope(self, names: Sequence[int | None], sizes: Sequence[int]) -> RangedArray:
+    def leave_scope(self, names: Sequence[int | None], sizes: Sequence[int]) -> "RangedArray":
         """Turns step ranges into own axes of these sizes. `names` has the id for each axis of the result, or None."""
         value = self
         for axis, name in enumerate(names):
@@ -105,7 +105,7 @@ class RangedArray:
             value = value.move(np.moveaxis, place, len(ranges) + axis, ranges=ranges)
         return value
 
-    def join_shards(self, axis: int | None, device: int, count: int) -> RangedArray:
+    def join_shards(self, axis: int | None, device: int, count: int) -> "RangedArray":
         """Joins the values of the devices side by side along an axis; None: takes the value of the first device."""
         if axis is None:
             return self.take_step(device, 0)
@@ -113,7 +113,7 @@ class RangedArray:
         shape, place = whole.numbers.shape, len(whole.ranges) + axis
         return whole.move(np.reshape, (*shape[:place], shape[place] * shape[place + 1], *shape[place + 2 :]))
 
-    def reduce(self, op: str, axes: Sequence[int], keep: bool, names: Sequence[int]) -> RangedArray:
+    def reduce(self, op: str, axes: Sequence[int], keep: bool, names: Sequence[int]) -> "RangedArray":
         """Reduces over own axes and step ranges that it has. Returns floats in double precision, not rounded yet."""
         steps = len(self.ranges)
         places = tuple(map(self.ranges.index, names)) + tuple(steps + axis for axis in axes)

@@ -1,7 +1,5 @@
 """Edits of the user's source: a node's value can be stored at the expressions of its line that call its method."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 import keyword
@@ -38,7 +36,7 @@ class Edit:
     old: str = ""
     new: str = ""
 
-    def overlaps(self, other: Edit) -> bool:
+    def overlaps(self, other: "Edit") -> bool:
         return self.file == other.file and self.start < other.end and other.start < self.end
 
 

@@ -1,8 +1,6 @@
 """Computes the values of a packed tensor graph by numpy, in the process that compares. No scheduler, code generator or
 compiler of tinygrad takes part, so faults of stock tinygrad show up, too. A vmap scope is one more axis."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +74,7 @@ class ReferenceValues:
             return None
         return self._arrange(slot, RangedArray(value.undefined, value.ranges)).ravel().astype(np.bool_, copy=False)
 
-    def replace(self, known: Mapping[int, RangedArray] = {}, graph: OpGraph | None = None) -> ReferenceValues:
+    def replace(self, known: Mapping[int, RangedArray] = {}, graph: OpGraph | None = None) -> "ReferenceValues":
         """Returns the values of the same inputs with other values of some nodes, or in another graph."""
         return ReferenceValues(graph or self.graph, self._read, self.precision, known)
 

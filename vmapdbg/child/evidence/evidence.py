@@ -8,8 +8,6 @@
 
 Each pickled file appears as a whole."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
@@ -87,7 +85,7 @@ class WrittenBuffer:
     is_memory: bool = False
     run: KernelRun = KernelRun(refused="it was not kept")
     launch: int | None = None
-    parts: tuple[WrittenBuffer, ...] = ()
+    parts: "tuple[WrittenBuffer, ...]" = ()
 
 
 @dataclass(frozen=True)

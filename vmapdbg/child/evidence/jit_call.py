@@ -1,8 +1,6 @@
 """The captured call of a TinyJit, as one graph of all its schedules, in the child. A schedule reads what the reference
 says that earlier schedules wrote: the graph only reads buffers before the call, or after it if that is impossible."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -42,7 +40,7 @@ class Given:
     others: dict[_Path, str] = field(default_factory=dict[_Path, str])
 
     @classmethod
-    def of(cls, arguments: Sequence[Any], options: Mapping[str, Any]) -> Given:
+    def of(cls, arguments: Sequence[Any], options: Mapping[str, Any]) -> "Given":
         given = cls()
         for path, value in list_arguments(arguments, options):
             u = getattr(value, "uop", None)
@@ -60,7 +58,7 @@ class Given:
                 given.others[path] = f"{type(value)} {id(value)}"
         return given
 
-    def find_difference(self, captured: Given) -> str | None:
+    def find_difference(self, captured: "Given") -> str | None:
         """Returns why the graph of a captured call is not the graph of this call, None if it is."""
         if self.inputs.keys() != captured.inputs.keys() or self.variables.keys() != captured.variables.keys():
             return "it has other arguments than the call that was captured"
@@ -144,7 +142,7 @@ class JitCall:
         if self.memory is None and not any(self.written):
             self.reason = "what its kernels write was not seen"
 
-    def _name_constants(self, graph: CallGraph) -> dict[UOp, tuple[str, ...]]:
+    def _name_constants(self, graph: "CallGraph") -> dict[UOp, tuple[str, ...]]:
         """Returns names of contents that replays read and do not write, without inputs. Raises CannotPack if prune=True
         has run an assign once only that no input changes."""
         inputs = set(self.given.inputs.values())
@@ -168,7 +166,7 @@ class JitCall:
                 if self.memory is not None and u not in self.memory:
                     yield u, call.evidence.line
 
-    def open(self, given: Given) -> CallGraph:
+    def open(self, given: Given) -> "CallGraph":
         """Returns the graph of a replay. Raises CannotPack with a sentence why it cannot be compared."""
         if self.reason is not None:
             raise CannotPack(self.reason)
@@ -183,7 +181,7 @@ class JitCall:
             raise CannotPack("a buffer has changed that kernels may have read which prune=True runs once only")
         return graph
 
-    def find_graph(self, variables: dict[str, int]) -> CallGraph:
+    def find_graph(self, variables: dict[str, int]) -> "CallGraph":
         """Returns the graph of a call with some values of its variables. Raises CannotPack."""
         key = tuple(sorted(variables.items()))
         graph = self._graphs.pop(key, None) or CallGraph(self, variables)

@@ -9,8 +9,6 @@ assign to a part of a tensor only runs if the Tensor that it returns is realized
 all Tensors of the buffer come after it; in 0.13 Tensors that read through a bitcast do not. Writes to a value without a
 buffer are not tracked."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
@@ -84,7 +82,7 @@ class ProgramOrder:
         """Returns the graph that a Tensor means."""
         return self._meanings.get(tensor, tensor.uop)
 
-    def set(self, tensor: Any, meaning: UOp | None) -> None:
+    def set_meaning(self, tensor: Any, meaning: UOp | None) -> None:
         """Notes the graph that a Tensor means, None: the graph that it has."""
         if meaning is None:
             self._meanings.pop(tensor, None)
@@ -103,7 +101,7 @@ class ProgramOrder:
             return
         same = next((one for one in live_tensors() if one.uop is tensor.uop and one is not tensor), None)
         if same is not None:
-            self.set(tensor, self.find(same))
+            self.set_meaning(tensor, self.find(same))
         else:
             self._derive(tensor, () if self._source is None else (self._source,), tensor.uop.src)
 
@@ -119,7 +117,7 @@ class ProgramOrder:
         if [source.uop for source in sources] == list(result.uop.src):
             meant = tuple(map(self.find, sources))  # one graph may have two meanings
             src = tuple(u if m is None else m for u, m in zip(result.uop.src, meant, strict=True))
-            self.set(result, replace_sources(result.uop, src) if any(m is not None for m in meant) else None)
+            self.set_meaning(result, replace_sources(result.uop, src) if any(m is not None for m in meant) else None)
             return
         graphs = {source.uop: self.find(source) for source in sources}
         others = {u for u in given if u not in graphs}
@@ -129,12 +127,12 @@ class ProgramOrder:
             # a Tensor that was made again after the write has the same graph
             again = {one.uop for one in live_tensors() if one is not result and self.find(one) is None}
             found = {u: meaning for u, meaning in found.items() if u not in others & again}
-        self.set(result, self.writes.rebuild(result.uop, found) if found else None)
+        self.set_meaning(result, self.writes.rebuild(result.uop, found) if found else None)
         self.writes.note_made()
 
     def on_replace(self, replace: Callable[..., Any], tensor: Any, other: Any, *options: Any, **named: Any) -> Any:
         result = replace(tensor, other, *options, **named)
-        self.set(tensor, self.find(other))
+        self.set_meaning(tensor, self.find(other))
         return result
 
     def on_assign(self, assign: Callable[..., Any], tensor: Any, value: Any) -> Any:
@@ -152,9 +150,9 @@ class ProgramOrder:
             # from 0.13 on, Tensors that were made before the write to a view come after it
             is_changed = one.uop is not graph and one is not result
             if is_changed and self.find(one) is None and find_under(graph, VIEWS).op.name not in MEMORY:
-                self.set(one, graph)
+                self.set_meaning(one, graph)
         # whatever the target held: now it holds the value
-        self.set(result, None if meaning is None else self.writes.rebuild(result.uop, {given: meaning}))
+        self.set_meaning(result, None if meaning is None else self.writes.rebuild(result.uop, {given: meaning}))
         if (write := last_write(result.uop)) is not None:
             self._see_write(write, buffer_under(write.src[0]))
         self.writes.note_made()
@@ -170,7 +168,7 @@ class ProgramOrder:
         if self.writes.rebuild(loss.uop, old) is meaning:
             for result in results:
                 found = self.writes.rebuild(result.uop, old)
-                self.set(result, None if found is result.uop else found)
+                self.set_meaning(result, None if found is result.uop else found)
         self.writes.note_made()
         return results
 
@@ -180,7 +178,7 @@ class ProgramOrder:
             graph = self._graph_of(tensor)
             state = find_under(graph, {"RESHAPE"})
             if _is_whole(graph) and buffer_under(state) is memory is not None and write not in graph.toposort():
-                self.set(tensor, self.writes.rebuild(graph, {state: state.after(write)}))
+                self.set_meaning(tensor, self.writes.rebuild(graph, {state: state.after(write)}))
 
     # *** a schedule
 
@@ -226,7 +224,7 @@ class ProgramOrder:
                 found = tensor.uop  # which of its writes are done is not known
             is_old = not old_nodes.isdisjoint(found.toposort())
             is_needed = is_needed or is_old
-            self.set(tensor, found if is_old or (meaning is not None and found is not tensor.uop) else None)
+            self.set_meaning(tensor, found if is_old or (meaning is not None and found is not tensor.uop) else None)
         self.writes.note_made()
         if is_needed:
             self.kept.update({u: OldContents(read(memory), written[memory][-1]) for memory, u in old.items()})
@@ -283,7 +281,7 @@ class ProgramOrder:
     def after(self, asked: Sequence[Any]) -> list[LostWrite]:
         """After a schedule ran: returns the writes that it did not have and that no waiting Tensor has any more."""
         for tensor in asked:
-            self.set(tensor, None)
+            self.set_meaning(tensor, None)
         lost: dict[Origin, None] = {}
         for reference, waiting, needed, meaning in self._waiting:
             tensor = reference()
@@ -291,7 +289,7 @@ class ProgramOrder:
                 continue
             writes = _list_waiting(tensor)
             if writes and len(writes) == len(waiting) and any(origin.is_done for origin in waiting):
-                self.set(tensor, meaning)  # 0.12 leaves out writes that no output depends on
+                self.set_meaning(tensor, meaning)  # 0.12 leaves out writes that no output depends on
                 for origin in waiting:
                     origin.is_done = False
             waiting = [origin for origin in waiting if not origin.is_done]
@@ -299,7 +297,7 @@ class ProgramOrder:
             # a Tensor that does not wait any more is compared, see list_pending
             if not needed.isdisjoint(waiting[:missing]) and (writes or meaning is not None):
                 lost |= dict.fromkeys(waiting[:missing])
-                self.set(tensor, None)  # what follows from it is no finding of its own
+                self.set_meaning(tensor, None)  # what follows from it is no finding of its own
             self.writes.made += zip(writes, waiting[missing:], strict=False)
             self.writes.pending.update(writes)
         self.writes.note_made()

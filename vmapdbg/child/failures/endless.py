@@ -2,8 +2,6 @@
 entry (node, stage, result so far) off a stack, and puts it back if it must wait for another node. If every entry waits,
 and some wait in a circle, the rewrite never ends. The state of the loop decides, not time."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os
@@ -41,7 +39,7 @@ class Endless:
     waiting: tuple[Entry, ...] = ()
     growing: UOp = None
 
-    def is_same(self, other: Endless | None) -> bool:
+    def is_same(self, other: "Endless | None") -> bool:
         """Returns whether the same entries of the same rewrite wait as before."""
         return other is not None and other.context is self.context and set(other.waiting) == set(self.waiting)
 

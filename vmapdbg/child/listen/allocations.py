@@ -1,7 +1,5 @@
 """Watches which memory tinygrad has while the snippet runs, and which launches use it. Runs in the child."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections import Counter, defaultdict
@@ -37,9 +35,9 @@ class Value:
     start: int
     end: int = ENDLESS
     offset: int = 0
-    arena: Value | None = None
-    used: list[MemoryLaunch] = field(default_factory=list["MemoryLaunch"])
-    written: list[MemoryLaunch] = field(default_factory=list["MemoryLaunch"])
+    arena: "Value | None" = None
+    used: "list[MemoryLaunch]" = field(default_factory=list["MemoryLaunch"])
+    written: "list[MemoryLaunch]" = field(default_factory=list["MemoryLaunch"])
     reads: dict[int, str | None] = field(default_factory=dict[int, str | None])
     used_as_view: set[bool] = field(default_factory=set[bool])  # True: a view; False: the whole
 
@@ -57,14 +55,14 @@ class Value:
         """The ticks of all launches and reads that use it."""
         return sorted([*(launch.tick for launch in self.used), *self.reads])
 
-    def note(self, launch: MemoryLaunch, writes: bool) -> None:
+    def note(self, launch: "MemoryLaunch", writes: bool) -> None:
         self.used.append(launch)
         if writes:
             self.written.append(launch)
         if self.arena is not None:
             self.end = launch.tick + 1
 
-    def overlaps(self, other: Value | Use) -> bool:
+    def overlaps(self, other: "Value | Use") -> bool:
         return self.offset < other.offset + other.bytes and other.offset < self.offset + self.bytes
 
 

@@ -1,7 +1,5 @@
 """What was recorded: plain records with UOps in them, no sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -103,7 +101,7 @@ def group_launches(launches: Sequence[Launch]) -> list[list[int]]:
     return list(groups.values())
 
 
-def count_launches(passed: PassRecord | None) -> int:
+def count_launches(passed: "PassRecord | None") -> int:
     """Returns how often the kernels and copies of a schedule run, on all of their devices."""
     launches = () if passed is None else passed.kernels
     counted = ((launch.count, launch.buffers[0].device if launch.buffers else None) for launch in launches)

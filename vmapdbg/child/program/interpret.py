@@ -5,8 +5,6 @@ The steps of the loops around a store are the rows of an array, the lanes of a v
 computes an op for all of them. The loops that write to a register run one step after the other.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -95,14 +93,14 @@ class Interpreter:
             raise ReadsOutside("it reads outside of its buffers")
         return held
 
-    def find_rows(self, sink: UOp, slot: int, wanted: Flags, most: int) -> Rows:
+    def find_rows(self, sink: UOp, slot: int, wanted: Flags, most: int) -> "Rows":
         """Returns the first rows that store wanted elements of an argument. Raises Unknown."""
         for _, rows in self._list_stores(sink, slot, wanted):
             groups = -(-most // self.threads)
             return rows.take(np.arange(min(groups * self.threads, rows.count)))
         raise Unknown("it does not write the wrong elements")
 
-    def _list_stores(self, sink: UOp, slot: int, wanted: Flags) -> Iterator[tuple[UOp, Rows]]:
+    def _list_stores(self, sink: UOp, slot: int, wanted: Flags) -> "Iterator[tuple[UOp, Rows]]":
         """Yields each store to an argument, with the rows that store wanted elements. Raises Unknown."""
         nodes = tensor_cores.show_lanes(sink).toposort()
         threads: Sequence[UOp] = ()
@@ -120,7 +118,7 @@ class Interpreter:
                 if chosen.count:
                     yield store, chosen.add_threads(threads)
 
-    def _list_blocks(self, loops: Mapping[UOp, None]) -> Iterator[Rows]:
+    def _list_blocks(self, loops: Mapping[UOp, None]) -> "Iterator[Rows]":
         """Yields the steps of loops as rows, some steps of the longest loop at a time. Raises Unknown."""
         trips = {loop: self.count_trips(loop) for loop in loops}
         longest = max(trips, key=trips.__getitem__, default=None)
@@ -150,17 +148,17 @@ class Rows:
     of all UOps that are not `inside` it."""
 
     def __init__(
-        self, run: Interpreter, steps: Steps, count: int, outer: Rows | None = None, inside: Container[UOp] = ()
+        self, run: Interpreter, steps: Steps, count: int, outer: "Rows | None" = None, inside: Container[UOp] = ()
     ):
         self.run, self.steps, self.count, self.outer, self.inside = run, steps, count, outer, inside
         self._known: dict[UOp, Numbers] = {}
         self._done: set[UOp] = set()
 
-    def take(self, rows: Whole) -> Rows:
+    def take(self, rows: Whole) -> "Rows":
         """Returns some of the rows."""
         return Rows(self.run, {loop: step[rows] for loop, step in self.steps.items()}, len(rows))
 
-    def spread(self, loops: Iterable[UOp]) -> Rows:
+    def spread(self, loops: Iterable[UOp]) -> "Rows":
         """Returns each row once for each step of other loops. Raises Unknown."""
         new = [loop for loop in dict.fromkeys(loops) if loop not in self.steps]
         sizes = list(map(self.run.count_trips, new))
@@ -172,7 +170,7 @@ class Rows:
             steps[loop] = np.tile(step, self.count)[:, None]
         return Rows(self.run, steps, self.count * times)
 
-    def add_threads(self, threads: Sequence[UOp]) -> Rows:
+    def add_threads(self, threads: Sequence[UOp]) -> "Rows":
         """Returns the rows of all threads of the groups that some rows are in, group by group."""
         if not threads:
             return self

@@ -5,8 +5,6 @@ from 0.12.0 on. The releases' differences end here: DEFINE_GLOBAL/LOCAL/REG or P
 on INDEX or LOAD or in an IF, IDIV/MOD or CDIV/CMOD/FLOORDIV/FLOORMOD, constants with or without a cast, a vector access
 as a cast pointer or a SHRINK. A UOp has one Value, so equal values are one object."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +34,7 @@ class Value:
     `compute`: gives its numbers by the steps of its `sources`, which are loops; None if the op says how."""
 
     op: str
-    sources: tuple[Value, ...]
+    sources: "tuple[Value, ...]"
     dtype: str
     itemsize: int
     lanes: int = 1
@@ -99,7 +97,7 @@ class MemoryAccess:
     value: Value
     width: int
     loops: tuple[ProgramLoop, ...]
-    follows: tuple[MemoryAccess, ...] = ()
+    follows: "tuple[MemoryAccess, ...]" = ()
 
     @property
     def kind(self) -> AccessKind:

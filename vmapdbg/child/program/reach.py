@@ -5,8 +5,6 @@ step and give one set. The whole is one value of each set, added: exact, and sma
 that takes more than `MOST_STEPS` stays undecided (None). numpy takes a tenth of a second to import, and most kernels do
 not need it: only the functions that need it import it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -43,7 +41,7 @@ class Reach:
     terms with common loops, sorted, each once; none if no step passes the gate. `steps`: how many do, of its loops."""
 
     base: int
-    sets: tuple[range | Integers, ...]
+    sets: "tuple[range | Integers, ...]"
     width: int
     steps: int
 
@@ -89,7 +87,7 @@ def find_known_reach(address: Value, gate: Value | None, loops: Sequence[Program
     return None
 
 
-def _find_values(part: _Part, sizes: Mapping[Value, int]) -> tuple[range | Integers, int]:
+def _find_values(part: _Part, sizes: Mapping[Value, int]) -> "tuple[range | Integers, int]":
     """Returns the values that some terms add to an address, and in how many steps. Raises Unknown."""
     loops, terms, conditions = part
     if len(loops) == 1 and not conditions and len(terms) == 1 and terms[0][0] in loops:
@@ -104,7 +102,7 @@ def _find_values(part: _Part, sizes: Mapping[Value, int]) -> tuple[range | Integ
     return _join_distinct(blocks), sum(block.size for block in blocks)
 
 
-def evaluate_sums(terms: list[Term], conditions: list[Value], loops: Mapping[Value, int]) -> Iterator[Integers]:
+def evaluate_sums(terms: list[Term], conditions: list[Value], loops: Mapping[Value, int]) -> "Iterator[Integers]":
     """Yields in blocks sums of (expression, factor) terms at all steps where the conditions hold. Raises Unknown."""
     import numpy as np
 
@@ -131,7 +129,7 @@ def evaluate_sums(terms: list[Term], conditions: list[Value], loops: Mapping[Val
         yield sums[holds]
 
 
-def _evaluate(value: Value, sources: list[Integers]) -> Integers:
+def _evaluate(value: Value, sources: "list[Integers]") -> "Integers":
     import numpy as np
 
     from vmapdbg.reference.arithmetic import compute
@@ -203,7 +201,7 @@ def is_injective(accesses: Sequence[MemoryAccess], threads: Iterable[ProgramLoop
     return False
 
 
-def _merge_constants(reaches: Sequence[Reach]) -> Iterator[list[Values]]:
+def _merge_constants(reaches: Sequence[Reach]) -> "Iterator[list[Values]]":
     """Yields the sets of values whose sums each reach has; an unrolled loop, stores a constant apart, becomes one."""
     by_values: dict[tuple[object, ...], list[Reach]] = {}
     for r in reaches:
@@ -218,7 +216,7 @@ def _merge_constants(reaches: Sequence[Reach]) -> Iterator[list[Values]]:
         yield [constants, *alike[0].sets]
 
 
-def _count_distinct(sets: Sequence[Values]) -> int | None:
+def _count_distinct(sets: "Sequence[Values]") -> int | None:
     """Counts the different sums of one value of each set: the product of the sizes; None if two sums can be equal."""
     runs = [run for values in sets for run in ([values] if isinstance(values, range) else _split_runs(values))]
     span = 0
@@ -230,7 +228,7 @@ def _count_distinct(sets: Sequence[Values]) -> int | None:
     return math.prod(map(len, sets))
 
 
-def _split_runs(values: list[int] | Integers) -> list[range | Integers]:
+def _split_runs(values: "list[int] | Integers") -> "list[range | Integers]":
     """Returns sets whose sums are `values`, up to a constant: 0,1,8,9 is 0,1 and 0,8."""
     import numpy as np
 
@@ -250,7 +248,7 @@ def _split_runs(values: list[int] | Integers) -> list[range | Integers]:
     return [run] if len(starts) == 1 else [run, *_split_runs(starts)]
 
 
-def _find_distinct(values: Integers) -> Integers:
+def _find_distinct(values: "Integers") -> "Integers":
     """Returns the values that occur, sorted."""
     import numpy as np
 
@@ -266,7 +264,7 @@ def _find_distinct(values: Integers) -> Integers:
     return np.flatnonzero(is_there) + lowest
 
 
-def _join_distinct(blocks: Sequence[Integers]) -> Integers:
+def _join_distinct(blocks: "Sequence[Integers]") -> "Integers":
     import numpy as np
 
     # each block by itself first: many steps have few values

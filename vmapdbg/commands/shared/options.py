@@ -1,7 +1,5 @@
 """The command line: option types, and the options that several commands have."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable, Collection
@@ -209,7 +207,7 @@ class Part:
         """Whether no option selects a part, or all."""
         return not self.show_all and not self.is_selected
 
-    def select(self, view: View) -> list[ScheduleDiff] | None:
+    def select(self, view: "View") -> "list[ScheduleDiff] | None":
         """Returns the chosen kernel, line or schedule; None if none is given. Raises Failure if the view lacks it."""
         from vmapdbg.page.view import select_kernels, select_line, select_schedules
 

@@ -1,7 +1,5 @@
 """Runs a snippet in several ways: next to a baseline (`diff`, `graph --diff`, `lint`), or timed several times."""
 
-from __future__ import annotations
-
 import statistics
 import sys
 from collections.abc import Sequence
@@ -73,7 +71,7 @@ def make_sides(snippet: str | None, baseline: str | None, given: JobOptions, old
     return Sides(before, after, (runs[0].printed, runs[1].printed), same_lines=same_lines, unchanged=unchanged)
 
 
-def compare_sides(sides: Sides) -> CaptureDiff:
+def compare_sides(sides: Sides) -> "CaptureDiff":
     """Compares two sides. If values differ, runs before again: what differs between two runs of it is no change."""
     from vmapdbg.diff.captures import diff_captures, leave_unstable
 

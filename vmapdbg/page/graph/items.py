@@ -2,8 +2,6 @@
 for every graph: constants, index arithmetic and chains of movement ops are folded. Detail 1 joins elementwise ops with
 their only reader. Detail 2 keeps only buffers, scope borders, and nodes with several readers."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -42,7 +40,7 @@ class DrawnSchedule:
         """Returns the nodes with these ids that the schedule has."""
         return [self.index.nodes[node_id] for node_id in ids if node_id in self.index.nodes]
 
-    def buffers_of(self, node: Node, mark: Mark) -> tuple[BufferMark, ...]:
+    def buffers_of(self, node: Node, mark: Mark) -> "tuple[BufferMark, ...]":
         """Returns the BUFFERIZE of a node to draw, nothing if it has none."""
         bufferize = self.index.bufferizes.get(node.id)
         return () if bufferize is None else (BufferMark(bufferize, self.index.find_lost(bufferize), mark),)
@@ -58,13 +56,13 @@ class DrawnPair:
     kernels: dict[int, int]
 
     @classmethod
-    def of_one(cls, drawn: DrawnSchedule) -> DrawnPair:
+    def of_one(cls, drawn: DrawnSchedule) -> "DrawnPair":
         """Returns one schedule as a pair."""
         numbers = range(len(drawn.schedule.kernels))
         return cls(drawn, drawn, {node: node for node in drawn.index.nodes}, dict(zip(numbers, numbers, strict=True)))
 
     @classmethod
-    def of_two(cls, before: DrawnSchedule, after: DrawnSchedule, diff: ScheduleDiff) -> DrawnPair:
+    def of_two(cls, before: DrawnSchedule, after: DrawnSchedule, diff: ScheduleDiff) -> "DrawnPair":
         """Returns two schedules as a pair; `diff` compares them."""
         nodes = diff.pair_nodes()
         kernels: dict[int, int] = {}

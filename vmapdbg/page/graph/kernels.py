@@ -1,7 +1,5 @@
 """Kernels and the buffers between them."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Sequence
 
 from vmapdbg.model.capture import Kernel, Node
@@ -68,7 +66,7 @@ class _Part:
         reached = reach(starts, lambda number: () if number in computed or is_read(number) else nodes[number].src)
         return set(filter(is_read, reached))
 
-    def share_names(self, after: _Part, pair: DrawnPair) -> None:
+    def share_names(self, after: "_Part", pair: DrawnPair) -> None:
         """Gives equal kernels, and buffers with equal nodes, sizes and lost ranges, the name after and no mark."""
         for number in self.buffers:
             other = pair.nodes.get(number)

@@ -1,8 +1,6 @@
 """Lays text out for a terminal or a pipe: lines (rich Text) no wider than the page, in ASCII without boxes: output must
 survive a pipe, a log and a copy. A table that is too wide moves columns to a second line before it folds."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -141,7 +139,7 @@ class Page:
             yield from [Segment(f"{line.plain}\n")] if console.color_system is None else line.render(console, end="\n")
 
     def table(
-        self, rows: Iterable[Row], most: int = sys.maxsize, more: str = "", *, noun: str = "", indent: int = 2
+        self, rows: "Iterable[Row]", most: int = sys.maxsize, more: str = "", *, noun: str = "", indent: int = 2
     ) -> None:
         """Adds a table: the titles of the columns, then the `first` rows. Columns without any content do not appear."""
         start = len(self.lines)

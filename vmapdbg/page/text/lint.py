@@ -1,7 +1,5 @@
 """Findings as text (blocks with source lines, one line each, or a summary), GitHub workflow commands, SARIF 2.1.0."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -120,7 +118,7 @@ def _describe_place(schedule: Schedule | None, finding: Finding) -> str:
     return ", ".join(parts)
 
 
-def print_run(document: RunDocument, console: Console) -> None:
+def print_run(document: "RunDocument", console: Console) -> None:
     """Prints what `run --lint` found: each finding in two or three lines, then how much was checked."""
     page = Page(console)
     for finding in document.findings:

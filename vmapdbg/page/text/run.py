@@ -1,7 +1,5 @@
 """Prints one run or two: the head, then each schedule by section. Of two runs: the verdict, and only what changed."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -374,7 +372,7 @@ def _describe_counts(page: Page, diff: CaptureDiff) -> list[Text]:
     return list(map(page.text, said))
 
 
-def add_sides(page: Page, before: Side | SuiteSide, after: Side | SuiteSide) -> None:
+def add_sides(page: Page, before: "Side | SuiteSide", after: "Side | SuiteSide") -> None:
     """Adds what both sides have in common, and what only one side has."""
     styles = {"before": BEFORE, "after": AFTER, "both": "dim"}
     for name, labels in compare_sides(before, after).items():
