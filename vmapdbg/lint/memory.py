@@ -4,25 +4,13 @@ from collections.abc import Iterator
 from math import prod
 
 from vmapdbg.lint.rule import advise_on, advise_why, each_access, each_kernel, kernel_finding, node_finding, rule, why
-from vmapdbg.model.capture import (
-    Access,
-    Bufferize,
-    Capture,
-    Finding,
-    Kernel,
-    Loop,
-    Node,
-    Outside,
-    Race,
-    Schedule,
-    WrongTime,
-)
+from vmapdbg.model import capture as model
 from vmapdbg.model.schedule_index import index_of
 from vmapdbg.model.wording import format_known, format_plural, inflect
 
 
 @rule("VD101", "overlapping stores", "error")
-def find_overlapping_stores(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+def find_overlapping_stores(capture: model.Capture, baseline: model.Capture | None) -> Iterator[model.Finding]:
     """A kernel stores inside a loop, or in each of several threads or launches, and the address of the store does not
     use that loop. So every step writes to the same element, and only the last value survives. This is how a vmap scope
     loses its batch: every row of the result is the row of the last batch element. No error is raised.
@@ -48,7 +36,7 @@ def find_overlapping_stores(capture: Capture, baseline: Capture | None) -> Itera
             yield from _find_unscheduled(capture, schedule)
 
 
-def _explain_store(schedule: Schedule, kernel: Kernel, access: Access) -> str | None:
+def _explain_store(schedule: model.Schedule, kernel: model.Kernel, access: model.Access) -> str | None:
     if access.kind != "store":
         return None
     if access.lost:
@@ -66,7 +54,7 @@ def _explain_store(schedule: Schedule, kernel: Kernel, access: Access) -> str | 
     )
 
 
-def _explain_lost(schedule: Schedule, kernel: Kernel, access: Access) -> str:
+def _explain_lost(schedule: model.Schedule, kernel: model.Kernel, access: model.Access) -> str:
     names = " and ".join(_name_range(schedule, kernel, loop) for loop in access.lost)
     total = prod(loop.size for loop in access.lost)
     it = inflect(len(access.lost), "it", "them")
@@ -81,7 +69,7 @@ def _explain_lost(schedule: Schedule, kernel: Kernel, access: Access) -> str:
     return f"kernel {kernel.name} {runs} but its store to {access.buffer} does not use {it}: only {survives} survives"
 
 
-def _name_range(schedule: Schedule, kernel: Kernel, loop: Loop) -> str:
+def _name_range(schedule: model.Schedule, kernel: model.Kernel, loop: model.Loop) -> str:
     """Returns `rm1 (3, Lidx2 in the source)` if the buffer lost exactly one range of this size, else `Lidx2 (3)`."""
     index = index_of(schedule)
     made = filter(None, map(index.bufferizes.get, kernel.outputs))
@@ -91,7 +79,7 @@ def _name_range(schedule: Schedule, kernel: Kernel, loop: Loop) -> str:
     return f"{alike[0]} ({loop.size:,}, {loop.name} in the source)"
 
 
-def _advise_ranges(capture: Capture, schedule: Schedule, node: int | None) -> str:
+def _advise_ranges(capture: model.Capture, schedule: model.Schedule, node: int | None) -> str:
     patches = advise_on(capture, "ambient-ranges", "nested-ranges")
     if patches is not None and any(item.vmap for item in schedule.ranges):
         return patches
@@ -100,7 +88,7 @@ def _advise_ranges(capture: Capture, schedule: Schedule, node: int | None) -> st
     return f"{why(schedule, node)} (the ranges its buffer closes)"
 
 
-def _find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]:
+def _find_unscheduled(capture: model.Capture, schedule: model.Schedule) -> Iterator[model.Finding]:
     """Checks the buffers of a schedule that failed before it had kernels. Ranges left open belong to VD107."""
     if capture.error is None and not any(item.kernels for item in capture.schedules):
         return
@@ -119,7 +107,7 @@ def _find_unscheduled(capture: Capture, schedule: Schedule) -> Iterator[Finding]
 
 
 @rule("VD105", "address outside of its buffer", "error")
-def find_outside(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+def find_outside(capture: model.Capture, baseline: model.Capture | None) -> Iterator[model.Finding]:
     """A load or a store of a kernel has an address outside of its buffer in some step of its loops. It reads or
     overwrites the memory of another buffer, or the process crashes.
 
@@ -153,7 +141,7 @@ def find_outside(capture: Capture, baseline: Capture | None) -> Iterator[Finding
         yield kernel_finding("VD105", schedule, number, message, advice, access.source_line)
 
 
-def _find_wrong_ranges(schedule: Schedule) -> Iterator[Finding]:
+def _find_wrong_ranges(schedule: model.Schedule) -> Iterator[model.Finding]:
     """Yields a finding for each index that leaves its axis. Sources inherit ranges, so only the last node is named."""
     wrong = {node.id: node for node in schedule.nodes if node.outside and node.src}
     followed = {s for node in wrong.values() for s in node.src}
@@ -168,7 +156,9 @@ def _find_wrong_ranges(schedule: Schedule) -> Iterator[Finding]:
             yield _explain_range(schedule, node, bufferize.outside[0], "its buffer", "a reader of ")
 
 
-def _explain_range(schedule: Schedule, node: Node, outside: Outside, what: str, who: str = "") -> Finding:
+def _explain_range(
+    schedule: model.Schedule, node: model.Node, outside: model.Outside, what: str, who: str = ""
+) -> model.Finding:
     worst = _find_worst(outside.lowest, outside.highest, outside.size)
     elements = format_plural(outside.size, "element")
     message = (
@@ -189,7 +179,7 @@ def _find_worst(lowest: int | None, highest: int | None, size: int) -> int | Non
 
 
 @rule("VD106", "elements never written", "error")
-def find_unwritten(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+def find_unwritten(capture: model.Capture, baseline: model.Capture | None) -> Iterator[model.Finding]:
     """The schedule created a buffer and one kernel writes it, but not all of it. The rest of the buffer has old data.
 
     How it decides: it counts the elements that the stores of the kernel reach over all steps of its loops, its threads
@@ -214,7 +204,7 @@ def find_unwritten(capture: Capture, baseline: Capture | None) -> Iterator[Findi
 
 
 @rule("VD107", "range left open", "error")
-def find_open_ranges(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+def find_open_ranges(capture: model.Capture, baseline: model.Capture | None) -> Iterator[model.Finding]:
     """The value of a buffer depends on a range that the store into the buffer does not close: no loop runs it. tinygrad
     then fails with "input to kernel must be AFTER or BUFFER, not Ops.INDEX", or makes a program with a loop that has no
     end.
@@ -235,7 +225,7 @@ def find_open_ranges(capture: Capture, baseline: Capture | None) -> Iterator[Fin
             yield kernel_finding("VD107", schedule, number, message, advice)
 
 
-def _explain_open(capture: Capture, schedule: Schedule, bufferize: Bufferize) -> Finding:
+def _explain_open(capture: model.Capture, schedule: model.Schedule, bufferize: model.Bufferize) -> model.Finding:
     index = index_of(schedule)
     count, opened = len(bufferize.left_open), ", ".join(bufferize.left_open)
     what, it = inflect(count, f"range {opened} is", f"ranges {opened} are"), inflect(count, "it", "them")
@@ -248,13 +238,13 @@ def _explain_open(capture: Capture, schedule: Schedule, bufferize: Bufferize) ->
     return node_finding("VD107", schedule, bufferize.node, message, advice, number)
 
 
-def _advise_closing(capture: Capture, schedule: Schedule, node: int | None) -> str:
+def _advise_closing(capture: model.Capture, schedule: model.Schedule, node: int | None) -> str:
     advice = "look at the kernel's source" if node is None else f"{why(schedule, node)} (where the range comes from)"
     return advise_on(capture, "close-ranges", "ambient-ranges", "nested-ranges") or advice
 
 
 @rule("VD108", "accumulator reset", "error")
-def find_resets(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+def find_resets(capture: model.Capture, baseline: model.Capture | None) -> Iterator[model.Finding]:
     """A reduce adds to a register in a loop. The register should be initialised before the loop and read after it. Here
     the kernel initialises it inside the loop: each step forgets the earlier steps, and only the last step is read. A
     softmax then does not sum to one. No error is raised.
@@ -279,7 +269,7 @@ def find_resets(capture: Capture, baseline: Capture | None) -> Iterator[Finding]
 
 
 @rule("VD109", "wrong order of a read and a write", "error")
-def find_wrong_order(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+def find_wrong_order(capture: model.Capture, baseline: model.Capture | None) -> Iterator[model.Finding]:
     """A value is computed from a tensor, and later something is assigned to the tensor: the value should use the old
     contents. But its kernel runs after the kernel of the assign, in the same schedule, and reads the new contents. Or
     the opposite: a value that comes after the assign uses the old contents. No error is raised.
@@ -298,7 +288,7 @@ def find_wrong_order(capture: Capture, baseline: Capture | None) -> Iterator[Fin
                 yield kernel_finding("VD109", schedule, number, message, advice)
 
 
-def _explain_order(schedule: Schedule, kernel: Kernel, found: WrongTime) -> str | None:
+def _explain_order(schedule: model.Schedule, kernel: model.Kernel, found: model.WrongTime) -> str | None:
     """Returns what is wrong with the order, None if it is not certain that anything is."""
     memory = f"{index_of(schedule).op(found.node)} {found.node}"
     for number in (*found.early, *found.late):
@@ -312,7 +302,7 @@ def _explain_order(schedule: Schedule, kernel: Kernel, found: WrongTime) -> str 
     return None
 
 
-def _touch_same_elements(writer: Kernel, reader: Kernel, found: WrongTime) -> bool:
+def _touch_same_elements(writer: model.Kernel, reader: model.Kernel, found: model.WrongTime) -> bool:
     """True if `writer` certainly writes elements that `reader` reads."""
     first = next((buffer.name for buffer in writer.buffers), None)
     stores = [one for one in writer.accesses or () if (one.kind, one.buffer) == ("store", first)]
@@ -329,7 +319,7 @@ def _touch_same_elements(writer: Kernel, reader: Kernel, found: WrongTime) -> bo
 
 
 @rule("VD110", "overwritten input", "error")
-def find_overwritten_inputs(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+def find_overwritten_inputs(capture: model.Capture, baseline: model.Capture | None) -> Iterator[model.Finding]:
     """An output of the schedule has the memory of one of its inputs, but nothing in the graph assigns to that input.
     When the kernel has run, the input tensor has changed. No error is raised.
 
@@ -351,7 +341,7 @@ def find_overwritten_inputs(capture: Capture, baseline: Capture | None) -> Itera
 
 
 @rule("VD113", "race between threads", "error")
-def find_races(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
+def find_races(capture: model.Capture, baseline: model.Capture | None) -> Iterator[model.Finding]:
     """Two threads of a kernel access the same element, at least one of them stores to it, and nothing orders the two.
     What the other one reads is chance: often right, and wrong on another GPU or under load.
 
@@ -371,7 +361,7 @@ def find_races(capture: Capture, baseline: Capture | None) -> Iterator[Finding]:
             yield kernel_finding("VD113", schedule, number, message, advice, race.source_line)
 
 
-def describe_race(name: str, race: Race) -> str:
+def describe_race(name: str, race: model.Race) -> str:
     """Returns a sentence about a race in the kernel `name`."""
     first, second = (f"{kind}s" for kind in race.kinds)
     when = format_known(" in the next step of {}", race.repeated)

@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from vmapdbg.check.result import UnwrittenRead
+from vmapdbg.child.evidence import jit_call
 from vmapdbg.child.evidence.evidence import (
     BlobsFull,
     EarlierCall,
@@ -20,15 +21,6 @@ from vmapdbg.child.evidence.evidence import (
     HeldBuffer,
     HeldContents,
     list_parts,
-)
-from vmapdbg.child.evidence.jit_call import (
-    MOST_PAST,
-    Given,
-    JitCall,
-    KeptReplay,
-    PastCall,
-    ReplayAccount,
-    ScheduleGraph,
 )
 from vmapdbg.child.evidence.packer import CannotPack
 from vmapdbg.child.evidence.realize_call import RealizeCall
@@ -51,7 +43,7 @@ _SHARE = 0.1
 class Replay:
     """A replay that may be compared, with all that it can read."""
 
-    def __init__(self, known: JitCall, given: Given, folder: EvidenceFolder):
+    def __init__(self, known: jit_call.JitCall, given: jit_call.Given, folder: EvidenceFolder):
         """Begins a replay. Raises CannotPack if it cannot be compared, and BlobsFull."""
         self.known, self.given, self.graph = known, given, known.open(given)
         self.line, self.number, self.test = find_user_line(), known.account.replays, folder.find_test()
@@ -69,12 +61,12 @@ class Replay:
         if self.number:
             known.past = [known.past[0], self._describe_given()]
 
-    def _describe_given(self) -> PastCall:
+    def _describe_given(self) -> jit_call.PastCall:
         """Returns what it was given, as far as it reads that."""
         read = {was: self.contents.read(self.before[now]) for was, now in self.now.items() if now in self.before}
-        if sum(len(part) for data in read.values() for part in data) > MOST_PAST:
+        if sum(len(part) for data in read.values() for part in data) > jit_call.MOST_PAST:
             read = {}
-        return PastCall(self.number, read, self.given.variables)
+        return jit_call.PastCall(self.number, read, self.given.variables)
 
     def _find(self, u: UOp) -> UOp:
         """Returns the BUFFER that a replay has in the place of a BUFFER of the captured call."""
@@ -113,7 +105,7 @@ class Replay:
         self._keep_watched(made[-1])
         return made
 
-    def _make_evidence(self, index: int, schedule: ScheduleGraph, after: Mapping[UOp, _Names]) -> Evidence:
+    def _make_evidence(self, index: int, schedule: jit_call.ScheduleGraph, after: Mapping[UOp, _Names]) -> Evidence:
         call = self.known.realized[index]
         evidence = Evidence(call.evidence.schedule, self.line, replay=self.number, variables=self.given.variables)
         evidence.graphs["asked"], evidence.input_numbers = self._fill(schedule, after)
@@ -135,7 +127,7 @@ class Replay:
             evidence.earlier = [call for call in earlier if call is not None]
         return evidence
 
-    def _fill(self, schedule: ScheduleGraph, after: Mapping[UOp, _Names]) -> tuple[OpGraph, dict[int, int]]:
+    def _fill(self, schedule: jit_call.ScheduleGraph, after: Mapping[UOp, _Names]) -> tuple[OpGraph, dict[int, int]]:
         """Returns the graph of a schedule with what it reads, and the numbers of inputs by their slots."""
         graph = replace(schedule.graph, nodes=list(schedule.graph.nodes), inputs={})
         for slot, (u, time) in schedule.reads.items():
@@ -144,7 +136,7 @@ class Replay:
                 graph.inputs[slot] = names
         return graph, {slot: self.numbers[u] for slot, (u, _) in schedule.reads.items() if u in self.numbers}
 
-    def _find_earlier(self, past: PastCall, index: int, after: Mapping[UOp, _Names]) -> EarlierCall | None:
+    def _find_earlier(self, past: jit_call.PastCall, index: int, after: Mapping[UOp, _Names]) -> EarlierCall | None:
         """Returns what an earlier call was given, None if this replay was given the same. Raises CannotPack."""
         now = self.given.variables
         inputs: dict[int, _Names] = {}
@@ -160,7 +152,7 @@ class Replay:
         graph, numbers = self._fill(other, after)
         return EarlierCall(past.replay, inputs, variables, graph, numbers, slots)
 
-    def _keep_changed(self, evidence: Evidence, schedule: ScheduleGraph) -> None:
+    def _keep_changed(self, evidence: Evidence, schedule: jit_call.ScheduleGraph) -> None:
         """Keeps buffers that a schedule reads and the replay overwrote without an assign: earlier outputs as inputs."""
         for slot, (u, _) in schedule.reads.items():
             now = self._find(u)
@@ -184,8 +176,8 @@ class _Running:
     then, and its calls of `realize` that made a schedule. `replays_others`: it replayed another TinyJit."""
 
     tiny: Any
-    known: JitCall | None
-    given: Given | None = None
+    known: jit_call.JitCall | None
+    given: jit_call.Given | None = None
     pending: set[UOp] = field(default_factory=set[UOp])
     owners: Owners = field(default_factory=WeakKeyDictionary)
     realized: list[RealizeCall] = field(default_factory=list)
@@ -199,8 +191,8 @@ class ReplayWatcher:
     def __init__(self, folder: EvidenceFolder, left: list[Left]) -> None:
         self.folder, self.left = folder, left
         # the source of replays -> the captured call; to hold the source would keep its memory
-        self.captured: IdentityMap[JitCall] = IdentityMap()
-        self.accounts: list[ReplayAccount] = []  # also of jits that the program has dropped
+        self.captured: IdentityMap[jit_call.JitCall] = IdentityMap()
+        self.accounts: list[jit_call.ReplayAccount] = []  # also of jits that the program has dropped
         self.calls: list[_Running] = []  # outermost first
         self.unwritten: WeakKeyDictionary[UOp, UnwrittenRead] = WeakKeyDictionary()  # BUFFER of a captured call
         self.failed: IdentityMap[str] = IdentityMap()  # a source -> why its graph is not known
@@ -231,7 +223,7 @@ class ReplayWatcher:
             self._finish(running.replay)
         return result
 
-    def _find_known(self, tiny: Any) -> JitCall | None:
+    def _find_known(self, tiny: Any) -> jit_call.JitCall | None:
         """Returns the call that a TinyJit has captured. None if it is unknown."""
         return None if tiny.captured is None else self.captured.get(source_of(tiny.captured))
 
@@ -241,7 +233,7 @@ class ReplayWatcher:
         running = self.calls[-1] if self.calls else None
         if running is None or running.given is not None:
             return prepared
-        running.given = Given.of(arguments, options)
+        running.given = jit_call.Given.of(arguments, options)
         if running.known is not None:
             running.known.account.replays += 1
             self._begin(running, running.known, running.given)
@@ -274,14 +266,14 @@ class ReplayWatcher:
                 self._begin(running, known, running.given)
         return replay(captured, *arguments)
 
-    def _note_captured(self, running: _Running) -> JitCall | None:
+    def _note_captured(self, running: _Running) -> jit_call.JitCall | None:
         tiny = running.tiny
         known = self._find_known(tiny)
         if known is not None or not running.realized or running.given is None:
             return known
         source = source_of(tiny.captured)
         try:
-            known = JitCall(tiny, running.given, running.realized, running.pending, running.owners)
+            known = jit_call.JitCall(tiny, running.given, running.realized, running.pending, running.owners)
             for u, line in known.list_moved():
                 self.unwritten[u] = UnwrittenRead(line, int(u.buffer.size), name_dtype(u.dtype))
             if running.replays_others:
@@ -302,7 +294,7 @@ class ReplayWatcher:
         return found
 
     @contextmanager
-    def _leaving(self, account: ReplayAccount, what: str) -> Iterator[None]:
+    def _leaving(self, account: jit_call.ReplayAccount, what: str) -> Iterator[None]:
         """Counts a replay as not compared if its block fails; `what` there may be no room for."""
         try:
             yield
@@ -313,7 +305,7 @@ class ReplayWatcher:
         except Exception as error:  # the user's program goes on
             account.left[describe_failure(error)] += 1
 
-    def _begin(self, running: _Running, known: JitCall, given: Given) -> None:
+    def _begin(self, running: _Running, known: jit_call.JitCall, given: jit_call.Given) -> None:
         with self._leaving(known.account, "read"):
             running.replay = Replay(known, given, self.folder)
 
@@ -326,7 +318,7 @@ class ReplayWatcher:
                 raise CannotPack("no Tensor holds what it writes")
             if account.newest is not None:
                 account.left[account.newest.sample] += 1
-            account.newest = KeptReplay(found.test, kept, found.contents, graph.sample)
+            account.newest = jit_call.KeptReplay(found.test, kept, found.contents, graph.sample)
             began = perf_counter()
             if graph.is_chosen(found.number):
                 self._write_newest(account)
@@ -334,7 +326,7 @@ class ReplayWatcher:
                 self._write_newest(account)
                 self._spent += perf_counter() - began
 
-    def _write_newest(self, account: ReplayAccount) -> None:
+    def _write_newest(self, account: jit_call.ReplayAccount) -> None:
         """Writes the evidence of the newest replay: then it is compared. Raises BlobsFull."""
         newest, account.newest = account.newest, None
         if newest is None:
