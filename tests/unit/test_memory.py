@@ -12,18 +12,18 @@ from rendered import print_to_text
 from rich.cells import cell_len
 
 from vmapdbg.child.capture.lifetimes import Lifetimes, find_most, span_without
-from vmapdbg.child.listen.allocations import ENDLESS, Allocations, MemoryLaunch, Use, Value, match_launches
+from vmapdbg.child.listen.allocations import ENDLESS, Allocations, MemoryLaunch, StoredValue, Use, match_launches
 from vmapdbg.model.capture import LaunchPlace, LiveBuffer, Memory, MemoryAdvice, PartPeak, Placement
 from vmapdbg.page.format import Places
 from vmapdbg.page.lifetimes import Picture
 from vmapdbg.page.text.run import print_memory
 
 
-def allocate(size: int, start: int, end: int = ENDLESS, dtype: str = "float") -> Value:
-    return Value(lambda: None, size, "CPU", dtype, "a.py:1", False, start, end)
+def allocate(size: int, start: int, end: int = ENDLESS, dtype: str = "float") -> StoredValue:
+    return StoredValue(lambda: None, size, "CPU", dtype, "a.py:1", False, start, end)
 
 
-def make_run() -> tuple[Lifetimes, list[Value]]:
+def make_run() -> tuple[Lifetimes, list[StoredValue]]:
     """Four launches, at ticks 3, 5, 6 and 8: `kept` (100) is written by the first and read by the last; `short` (60)
     lives for the second and the third; the planner's arena (80) has a value of 80 in the first two launches, then two
     of 40, of which the third launch writes one and the last the other."""

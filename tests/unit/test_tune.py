@@ -29,7 +29,7 @@ from vmapdbg.page.documents import TuneDocument
 from vmapdbg.page.text.tune import print_tune
 from vmapdbg.tune.candidates import Candidate, list_candidates, list_switches
 from vmapdbg.tune.edits import STORE_GRADIENT, Edit, Source, apply_edits, diff_file
-from vmapdbg.tune.search import Edits, Searcher, Trial, find_other_value, saves
+from vmapdbg.tune.search import Edits, EditSearcher, EditTrial, find_other_value, saves
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -303,23 +303,23 @@ A, B, C = (
     for start, name in ((0, "A"), (4, "B"), (8, "C"))
 )
 WAY = Edit(label="PCONTIG=2", new="PCONTIG=2")
-UNCHANGED = Trial((), "unchanged", 100.0, key="as it is")
+UNCHANGED = EditTrial((), "unchanged", 100.0, key="as it is")
 
 
 def search(
     numbers: dict[Edits, float | str], *candidates: Edits, runs: int = 100, noise: float = 1.0
-) -> tuple[Trial, Trial, Searcher]:
+) -> tuple[EditTrial, EditTrial, EditSearcher]:
     """Searches where a run with edits has a number, or an outcome without one."""
 
-    def ask(edits: Edits) -> Trial:
+    def ask(edits: Edits) -> EditTrial:
         number = numbers.get(tuple(sorted(edits)), 100.0)
         asked.append(edits)
         if isinstance(number, str):
-            return Trial(edits, "fails" if number == "fails" else "other-values", about=number)
-        return Trial(edits, "unchanged", number, key="as it is" if number == 100.0 else str(edits))
+            return EditTrial(edits, "fails" if number == "fails" else "other-values", about=number)
+        return EditTrial(edits, "unchanged", number, key="as it is" if number == 100.0 else str(edits))
 
     asked: list[Edits] = []
-    searcher = Searcher(UNCHANGED, ask, lambda: len(asked) >= runs, noise)
+    searcher = EditSearcher(UNCHANGED, ask, lambda: len(asked) >= runs, noise)
     best, way = searcher.search([(1.0 - i / 10, edits) for i, edits in enumerate(candidates)])
     return best, way, searcher
 

@@ -23,7 +23,7 @@ from vmapdbg.model.wording import split_place
 from vmapdbg.page.documents import TuneDocument, make_document
 from vmapdbg.tune.candidates import PATCHES, list_candidates, list_lines, list_switches
 from vmapdbg.tune.edits import Edit, Source, apply_edits, diff_file
-from vmapdbg.tune.search import Edits, Proposal, Searcher, Trial, find_other_value, saves
+from vmapdbg.tune.search import Edits, EditSearcher, EditTrial, Proposal, find_other_value, saves
 
 TURNS = 5
 """How often the unchanged and the edited program run in turns; for memory, which hardly varies, `COUNTED_RUNS`."""
@@ -39,7 +39,7 @@ def tune_job(job: Job, by: str, budget: float) -> "tuple[TuneDocument, Tuner]":
     with progress as report, temporary as folder:
         tuner = Tuner(job, by, Path(folder), report)
         end = time.monotonic() + budget
-        searcher = Searcher(tuner.unchanged, tuner.ask, lambda: time.monotonic() > end, tuner.noise)
+        searcher = EditSearcher(tuner.unchanged, tuner.ask, lambda: time.monotonic() > end, tuner.noise)
         found = searcher.search([*list_candidates(tuner.capture, tuner.sources, by), *list_switches(job)])
         proposals = tuple(tuner.propose([trial for trial in found if trial.edits]))
     kernels = tuner.capture.kernels
@@ -74,7 +74,7 @@ class Tuner:
     def __init__(self, job: Job, by: str, folder: Path, progress: console.Progress) -> None:
         self.job, self.by, self.folder, self.progress = job, by, folder, progress
         self.options = _TIMED if by == "time" else _WATCHED
-        self.runs, self.refused, self.sources = 0, list[Trial](), dict[str, Source]()
+        self.runs, self.refused, self.sources = 0, list[EditTrial](), dict[str, Source]()
         began = time.monotonic()
         ((first,),) = self.run([replace(job, **_TIMED)])
         self.capture = first.capture
@@ -118,28 +118,28 @@ class Tuner:
     def edit(self, file: str, edits: Iterable[Edit]) -> bytes:
         return apply_edits(self.sources[file].data, (edit for edit in edits if edit.file == file))
 
-    def ask(self, edits: Edits) -> Trial:
+    def ask(self, edits: Edits) -> EditTrial:
         """Runs the program with edits once."""
         try:
             ((run,),) = self.run([self.job_of(edits, **self.options)])
         except SyntaxError as error:
-            return Trial(edits, "fails", about=f"SyntaxError: {error.msg}")
+            return EditTrial(edits, "fails", about=f"SyntaxError: {error.msg}")
         return self.judge(edits, run)
 
-    def judge(self, edits: Edits, run: Run) -> Trial:
+    def judge(self, edits: Edits, run: Run) -> EditTrial:
         """Returns the trial of a run, not yet compared with others."""
         capture, number = run.capture, self.measure(run)
         if capture.error is not None:
-            return Trial(edits, "fails", about=describe_end(run))
+            return EditTrial(edits, "fails", about=describe_end(run))
         if number is None:
-            return Trial(edits, "fails", about="nothing was timed, or launches of unknown kernels")
+            return EditTrial(edits, "fails", about="nothing was timed, or launches of unknown kernels")
         about = find_other_value(self.capture, capture) if self.by == "time" else ""
         if about:
             why = "" if edits else ": two runs of the same program differ (the clock, its inputs)"
-            return Trial(edits, "other-values", about=about + why)
+            return EditTrial(edits, "other-values", about=about + why)
         key = "".join(kernel.key for kernel in capture.kernels)
         ops = sum(kernel.executed_ops for kernel in capture.kernels)
-        return Trial(edits, "unchanged", number, len(capture.kernels), ops, key)
+        return EditTrial(edits, "unchanged", number, len(capture.kernels), ops, key)
 
     def measure(self, run: Run) -> float | None:
         """Returns the bytes of the peak, or the seconds of the kernels and of launching them. None if unknown."""
@@ -148,7 +148,7 @@ class Tuner:
             return number
         return number + timing.parts.get("launching", 0.0)
 
-    def propose(self, best: Sequence[Trial]) -> Iterator[Proposal]:
+    def propose(self, best: Sequence[EditTrial]) -> Iterator[Proposal]:
         """Measures trials and the unchanged program in turns. Yields edits that help; the others go to `refused`."""
         turns = COUNTED_RUNS if self.by == "memory" else TURNS
         if best:
@@ -161,7 +161,7 @@ class Tuner:
                 else:
                     about = "in turns it saves no more than the noise"
                     number = median(numbers[1]) if numbers[1] else None
-                    self.refused.append(Trial(trial.edits, "no-better", number, about=about))
+                    self.refused.append(EditTrial(trial.edits, "no-better", number, about=about))
 
     def verify(self, edits: Edits, before: Sequence[float], after: Sequence[float]) -> Iterator[Proposal]:
         """Yields the proposal of edits if their values are right, else adds a refused trial that says what is not."""
@@ -174,7 +174,7 @@ class Tuner:
         if ended is not None or run.capture.error is not None:
             about = f"could not be compared with the reference: {ended or describe_end(run)}"
         if about:
-            self.refused.append(Trial(edits, "other-values", about=about))
+            self.refused.append(EditTrial(edits, "other-values", about=about))
             return
         files, sides = dict.fromkeys(edit.file for edit in edits if edit.file), (self.capture, run.capture)
         yield Proposal(

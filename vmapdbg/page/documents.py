@@ -259,8 +259,8 @@ class TuneDocument(Envelope):
     runs: int
     number: float
     proposals: tuple[search.Proposal, ...]
-    tried: tuple[search.Trial, ...]
-    untried: tuple[search.Trial, ...]
+    tried: tuple[search.EditTrial, ...]
+    untried: tuple[search.EditTrial, ...]
     longest: Kernel | None
     share: float
     device: Device | None

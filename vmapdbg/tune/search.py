@@ -21,7 +21,7 @@ tolerance of the largest element. The reference decides whether the value is rig
 
 
 @dataclass(frozen=True)
-class Trial:
+class EditTrial:
     """A run with edits. `number` is what was measured, in seconds or bytes, None if the run failed or has other values:
     `about` says how. A run for memory records no kernels: its counts are zero. `key` is equal for equal kernels."""
 
@@ -60,17 +60,17 @@ def saves(before: Sequence[float], after: Sequence[float]) -> bool:
     return saved > LEAST_SAVED * median(before) and (is_apart or is_beyond)
 
 
-class Searcher:
+class EditSearcher:
     """Tries edits as long as `is_over` is false. `noise` is how much two runs of the unchanged program differ."""
 
     def __init__(
-        self, unchanged: Trial, ask: Callable[[Edits], Trial], is_over: Callable[[], bool], noise: float
+        self, unchanged: EditTrial, ask: Callable[[Edits], EditTrial], is_over: Callable[[], bool], noise: float
     ) -> None:
         self.unchanged, self.ask, self.is_over, self.noise = unchanged, ask, is_over, noise
-        self.trials: list[Trial] = []
-        self.untried: list[Trial] = []
+        self.trials: list[EditTrial] = []
+        self.untried: list[EditTrial] = []
 
-    def search(self, candidates: Iterable[Candidate]) -> tuple[Trial, Trial]:
+    def search(self, candidates: Iterable[Candidate]) -> tuple[EditTrial, EditTrial]:
         """Tries each candidate on top of the best edits so far, replacing edits of the same place; then leaves out
         edits that bring nothing. Tries other ways to run the program alone. Returns the best edits and the best way,
         each the unchanged program if none helps."""
@@ -79,7 +79,7 @@ class Searcher:
             if set(edits) <= set(best.edits):
                 continue
             if self.is_over():
-                self.untried.append(Trial(edits, "unchanged"))
+                self.untried.append(EditTrial(edits, "unchanged"))
             elif not edits[0].file:
                 way = self._try(edits, (), way)
             else:
@@ -92,7 +92,7 @@ class Searcher:
                     best = replace(fewer, outcome="helps")
         return best, way
 
-    def _try(self, edits: Edits, kept: Edits, best: Trial) -> Trial:
+    def _try(self, edits: Edits, kept: Edits, best: EditTrial) -> EditTrial:
         """Returns the better one of the best trial and a trial of edits on top of others."""
         trial = self._judge(self.ask((*edits, *kept)), best)
         is_near = (trial.number or 0.0) < _NEAR * (best.number or 0.0) and trial.executed_ops < best.executed_ops
@@ -109,7 +109,7 @@ class Searcher:
             trial = self._judge(self.ask((*copies, *kept)), best)
         return trial if trial.outcome == "helps" else best
 
-    def _judge(self, trial: Trial, best: Trial) -> Trial:
+    def _judge(self, trial: EditTrial, best: EditTrial) -> EditTrial:
         """Adds a trial with its outcome."""
         if trial.number is not None:
             is_same = trial.key and trial.key == best.key
@@ -118,7 +118,7 @@ class Searcher:
         self.trials.append(trial)
         return trial
 
-    def _is_less(self, one: Trial, other: Trial) -> bool:
+    def _is_less(self, one: EditTrial, other: EditTrial) -> bool:
         """Whether a trial saves more than the noise, or ops and a share within it: runs in turns decide later."""
         less, more = one.number or 0.0, other.number or 0.0
         noise = 0.0 if one.executed_ops < other.executed_ops else self.noise

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 
-from vmapdbg.child.listen.allocations import Allocations, MemoryLaunch, Use, Value
+from vmapdbg.child.listen.allocations import Allocations, MemoryLaunch, StoredValue, Use
 
 Span = tuple[int, int, int]
 """From tick (included), until tick (excluded), and the bytes meanwhile."""
@@ -24,7 +24,7 @@ def find_most(spans: Iterable[Span]) -> tuple[int, int]:
     return most, ticks[levels.index(most)] if levels else 0
 
 
-def span_without(value: Value, after: int, before: int | None = None) -> list[Span]:
+def span_without(value: StoredValue, after: int, before: int | None = None) -> list[Span]:
     """Returns the spans of a value without memory after a launch, and until before another (None: never again)."""
     start, end, size = value.span
     return [(start, after + 1, size), (end if before is None else before, end, size)]
@@ -38,9 +38,9 @@ class Lifetimes:
         self.levels, self.launches, self._buffers = watched.levels, watched.launches, watched.values
         self.peak = max(self.levels)
         self.top = self.levels.index(self.peak)
-        self.planned: dict[Value, list[Value]] = {value: [] for value in watched.values if value.is_shared}
-        self.sources: dict[int, list[Value]] = defaultdict(list)  # the values that a launch reads, by its number
-        active: dict[Value, list[Value]] = defaultdict(list)
+        self.planned: dict[StoredValue, list[StoredValue]] = {value: [] for value in watched.values if value.is_shared}
+        self.sources: dict[int, list[StoredValue]] = defaultdict(list)  # the values that a launch reads, by its number
+        active: dict[StoredValue, list[StoredValue]] = defaultdict(list)
         for launch in self.launches:
             for use in launch.uses:
                 found = [use.value]
@@ -56,12 +56,12 @@ class Lifetimes:
         self.at = self._find_launch()
         self.tick = self.top if self.at is None else self.at.tick
 
-    def _place(self, active: list[Value], use: Use, tick: int) -> list[Value]:
+    def _place(self, active: list[StoredValue], use: Use, tick: int) -> list[StoredValue]:
         """Returns the values in a use of the planner's memory: a value lasts from a write to the next write there."""
         found = [value for value in active if value.overlaps(use)]
         if use.writes or not found:
             arena = use.value
-            made = Value(arena.buffer, use.bytes, arena.device, use.dtype, arena.line, False, tick)
+            made = StoredValue(arena.buffer, use.bytes, arena.device, use.dtype, arena.line, False, tick)
             made.offset, made.arena = use.offset, arena
             active[:] = [value for value in active if value not in found] + [made]
             self.planned[arena].append(made)
@@ -91,18 +91,18 @@ class Lifetimes:
             changes[min(value.end, len(self.levels))] -= value.bytes
         return list(accumulate(changes))
 
-    def has_memory(self, value: Value) -> bool:
+    def has_memory(self, value: StoredValue) -> bool:
         """Whether a value is a part of the peak: in the planner's memory, if it decides the size of that."""
         if value.arena is not None and not self.has_memory(value.arena):
             return False
         moment = self.top if value.arena is None else self.fullest[value.arena]
         return value.start <= moment < value.end
 
-    def list_live(self) -> list[Value]:
+    def list_live(self) -> list[StoredValue]:
         """Returns the values that have memory at the peak, the largest first."""
         return sorted(filter(self.has_memory, self.values), key=lambda value: -value.bytes)
 
-    def find_gap(self, value: Value) -> tuple[int, int] | None:
+    def find_gap(self, value: StoredValue) -> tuple[int, int] | None:
         """Returns the last use before the peak and the first after it; None if used at the peak, or not again."""
         at = self.tick if value.arena is None else self.fullest[value.arena]
         touched = value.touched
@@ -111,7 +111,7 @@ class Lifetimes:
             return None
         return touched[place - 1], touched[place]
 
-    def find_peak(self, changed: Mapping[Value, Sequence[Span]]) -> int:
+    def find_peak(self, changed: Mapping[StoredValue, Sequence[Span]]) -> int:
         """Returns the peak with other spans for some values. The unused part of the planner's memory stays as large."""
         spans: list[Span] = []
         for buffer in self._buffers:

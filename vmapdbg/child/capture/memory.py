@@ -14,7 +14,7 @@ from typing import Any
 
 from vmapdbg.child.capture.lifetimes import Lifetimes, Span, span_without
 from vmapdbg.child.capture.view import PassView
-from vmapdbg.child.listen.allocations import Allocations, MemoryLaunch, MemoryPart, Value
+from vmapdbg.child.listen.allocations import Allocations, MemoryLaunch, MemoryPart, StoredValue
 from vmapdbg.child.listen.guard import leaving_out
 from vmapdbg.child.listen.records import ScheduleRecord
 from vmapdbg.model import capture as model
@@ -28,7 +28,7 @@ _MOST_ADVICE, _MOST_OF_KIND = 5, 2
 _LEAST_SHARE = 0.01  # advice saves at least this share of the peak
 _MOST_HOLDERS = 2
 Line = str | None
-Change = Callable[[Value], list[Span]]
+Change = Callable[[StoredValue], list[Span]]
 """Returns the spans that a value has after a change; nothing if the value cannot be changed."""
 
 
@@ -93,7 +93,7 @@ class MemoryBuilder:
     def place_first(self, launches: Sequence[MemoryLaunch]) -> model.LaunchPlace | None:
         return self.place_launch(launches[0]) if launches else None
 
-    def _find_value(self, value: Value) -> model.Placement:
+    def _find_value(self, value: StoredValue) -> model.Placement:
         launch = value.written[0] if value.written else None
         if launch is None or launch.place is None:
             return model.Placement(None, None, value.line if launch is None else launch.line, value.bytes)
@@ -104,7 +104,7 @@ class MemoryBuilder:
         line = self.records[schedule].line if origin is None else origin.line
         return model.Placement(schedule, view.ids.get(node), line, value.bytes)
 
-    def describe(self, value: Value) -> model.LiveBuffer:
+    def describe(self, value: StoredValue) -> model.LiveBuffer:
         writer = self.place_first(value.written)
         kind = "kernel"
         if writer is None:
@@ -129,7 +129,7 @@ class MemoryBuilder:
             others=len(shares),
         )
 
-    def count_ops(self, value: Value) -> int:
+    def count_ops(self, value: StoredValue) -> int:
         """Returns the ops of the kernel that computes a value; 0 if unknown."""
         place = self.place_first(value.written)
         if place is None or place.schedule is None or place.kernel is None:
@@ -172,7 +172,7 @@ class Holders:
         with leaving_out("what holds the memory"):
             self._walk([(name, value) for name, value in variables.items() if name[:2] != "__"])
 
-    def names_of(self, value: Value, lazy: bool = False) -> list[str]:
+    def names_of(self, value: StoredValue, lazy: bool = False) -> list[str]:
         """Returns the Tensors that hold a value; the `lazy` ones still have to be computed from it."""
         return (self._lazy if lazy else self._names).get(id(value.buffer()), [])
 
@@ -209,7 +209,7 @@ class Adviser:
     """Looks for changes at the values that are `live` at the peak. A change of a line concerns all values of that size
     that the line makes during the run: the next step may have the same peak."""
 
-    def __init__(self, builder: MemoryBuilder, live: Sequence[Value]) -> None:
+    def __init__(self, builder: MemoryBuilder, live: Sequence[StoredValue]) -> None:
         self.builder, self.times, self.holders, self.live = builder, builder.times, builder.holders, live
 
     def advise(self) -> list[model.MemoryAdvice]:
@@ -234,15 +234,15 @@ class Adviser:
                 chosen.append(advice)
         return chosen[:_MOST_ADVICE]
 
-    def line_of(self, value: Value) -> Line:
+    def line_of(self, value: StoredValue) -> Line:
         return self.builder.find_value(value).line
 
-    def list_alike(self, values: Sequence[Value]) -> list[Value]:
+    def list_alike(self, values: Sequence[StoredValue]) -> list[StoredValue]:
         """Returns all values of the run that are like some live values."""
         keys = {(self.line_of(value), value.bytes) for value in values}
         return [one for one in self.times.values if one.used and (self.line_of(one), one.bytes) in keys]
 
-    def judge(self, kind: Any, live: Sequence[Value], change: Change, name: str = "") -> list[model.MemoryAdvice]:
+    def judge(self, kind: Any, live: Sequence[StoredValue], change: Change, name: str = "") -> list[model.MemoryAdvice]:
         """Returns the advice to change some live values and what is like them; nothing if none can be changed."""
         possible = [value for value in live if change(value)]
         changed = {value: spans for value in self.list_alike(possible) if (spans := change(value))}
@@ -253,7 +253,7 @@ class Adviser:
         size = sum(value.bytes for value in possible)
         return [model.MemoryAdvice(kind, line, name, len(possible), size, self.times.find_peak(changed), ops)]
 
-    def recompute(self, value: Value) -> list[Span]:
+    def recompute(self, value: StoredValue) -> list[Span]:
         """Has a kernel compute a value again for its next reader, if its inputs are still there."""
         gap = self.times.find_gap(value)
         if gap is None and len(value.used) > 1:
@@ -269,11 +269,11 @@ class Adviser:
                 return []
         return [] if self.builder.place_launch(written).kernel is None else span_without(value, *gap)
 
-    def drop(self, value: Value) -> list[Span]:
+    def drop(self, value: StoredValue) -> list[Span]:
         """Has the planner free a value after its last use, in the schedule that computes it."""
         return [] if self.holders.names_of(value) else span_without(value, value.touched[-1])
 
-    def advise_delete(self, value: Value) -> model.MemoryAdvice | None:
+    def advise_delete(self, value: StoredValue) -> model.MemoryAdvice | None:
         """Returns the advice to delete the globals that alone hold a value. To be sure of that, it deletes them."""
         names, variables = self.holders.names_of(value), vars(sys.modules["__main__"])
         if not names or not variables.keys() >= set(names):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from vmapdbg.check.result import LostWrite
 from vmapdbg.child.evidence.evidence import Meant
 from vmapdbg.child.evidence.tensor_calls import find_waiting, last_write, list_pending, live_tensors
-from vmapdbg.child.evidence.writes import MEMORY, VIEWS, Origin, Writes, describe_write
+from vmapdbg.child.evidence.writes import MEMORY, VIEWS, WriteOrigin, Writes, describe_write
 from vmapdbg.child.identity import IdentityMap
 from vmapdbg.child.listen.guard import setting
 from vmapdbg.child.listen.releases import SHARDED, buffer_under, find_under, list_writes
@@ -35,7 +35,7 @@ class OldContents(NamedTuple):
     """What a BUFFER held before a write, for each device, and where the write comes from."""
 
     parts: tuple[bytes, ...]
-    origin: Origin
+    origin: WriteOrigin
 
 
 class PendingTensor(NamedTuple):
@@ -58,7 +58,7 @@ class ProgramOrder:
         self._tag = 0
         self._source: Any = None  # the Tensor whose method makes another one
         # while a schedule runs: each Tensor that waits for writes, these, the writes in its value, its meaning before
-        self._waiting: list[tuple[weakref.ref[Any], list[Origin], set[Origin], UOp | None]] = []
+        self._waiting: list[tuple[weakref.ref[Any], list[WriteOrigin], set[WriteOrigin], UOp | None]] = []
 
     def declare(self, changes: Any, tensor_module: ModuleType) -> None:
         """Wraps what makes a Tensor of others, and what gives a Tensor another graph."""
@@ -139,7 +139,7 @@ class ProgramOrder:
         before = [(one, one.uop) for one in live_tensors()]
         meaning, given, target = self.find(value), getattr(value, "uop", None), tensor.uop
         counters = getattr(type(tensor), "_device_rng_counters", {}).values()
-        origin = Origin(describe_write(target), any(tensor is one for one in counters))
+        origin = WriteOrigin(describe_write(target), any(tensor is one for one in counters))
         result = assign(tensor, value)
         # other writes than the new one may be unknown
         known = set(target.toposort()) | set(() if given is None else given.toposort())
@@ -184,10 +184,10 @@ class ProgramOrder:
 
     def before(self, nodes: Collection[UOp], asked: Sequence[Any], read: Callable[[UOp], tuple[bytes, ...]]) -> None:
         """Prepares for a schedule with these `nodes`, for the Tensors `asked`. `read` returns what a BUFFER holds."""
-        written: dict[UOp, list[Origin]] = {}
+        written: dict[UOp, list[WriteOrigin]] = {}
         for memory, write in list_writes(nodes):
             if not getattr(memory, "is_variable", False):
-                origin = self.writes.origins.get(write, Origin())
+                origin = self.writes.origins.get(write, WriteOrigin())
                 origin.is_done = True
                 written.setdefault(memory, []).append(origin)
                 self.writes.pending.discard(write)
@@ -238,7 +238,7 @@ class ProgramOrder:
         have = {self.writes.origins.get(write) for _, write in writes}
         # the value of one of its writes has been computed in the meantime
         changed = {memory for memory, write in writes if write not in self.writes.origins}
-        left_out: dict[UOp, list[Origin]] = {}
+        left_out: dict[UOp, list[WriteOrigin]] = {}
         pending = set[UOp]()
         for memory, u in list_writes(meaning.toposort()):
             if u not in self.writes.pending or u not in self.writes.origins or memory in changed:
@@ -266,7 +266,7 @@ class ProgramOrder:
         """Yields the Tensors that are not `asked` and wait for a write."""
         for tensor, memory, graph in list_pending(without=asked):
             if (write := last_write(graph)) is not None:
-                origin, is_meant = self.writes.origins.get(write, Origin()), self.find(tensor) is None
+                origin, is_meant = self.writes.origins.get(write, WriteOrigin()), self.find(tensor) is None
                 yield PendingTensor(weakref.ref(tensor), graph, memory, origin.line, is_meant)
 
     def explain(self, slot: int, nodes: Iterable[UOp], meaning: UOp) -> Meant:
@@ -282,7 +282,7 @@ class ProgramOrder:
         """After a schedule ran: returns the writes that it did not have and that no waiting Tensor has any more."""
         for tensor in asked:
             self.set_meaning(tensor, None)
-        lost: dict[Origin, None] = {}
+        lost: dict[WriteOrigin, None] = {}
         for reference, waiting, needed, meaning in self._waiting:
             tensor = reference()
             if tensor is None:
@@ -306,7 +306,7 @@ class ProgramOrder:
             origin.is_done = True
         return [origin.report for origin in lost if origin.report is not None]
 
-    def _list_needed(self, tensor: Any) -> set[Origin]:
+    def _list_needed(self, tensor: Any) -> set[WriteOrigin]:
         """Returns the writes that the value of a memory Tensor depends on: a write may replace what all others left."""
         graph = self._graph_of(tensor)
         write = last_write(graph)

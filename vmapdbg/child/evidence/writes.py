@@ -23,7 +23,7 @@ VIEWS |= {"AFTER", "ASSIGN"}
 
 
 @dataclass(eq=False)  # compared by identity: each write has its own
-class Origin:
+class WriteOrigin:
     """A write that the program asks for: its report if it gets lost, whether it moves the counter of random numbers,
     whether a schedule has had it, or it is lost, and whether it is not reported as lost any more."""
 
@@ -41,11 +41,11 @@ class Writes:
     """Knows the origin of each write. `pending` are the writes that no schedule has had yet."""
 
     def __init__(self) -> None:
-        self.origins: weakref.WeakKeyDictionary[UOp, Origin] = weakref.WeakKeyDictionary()
+        self.origins: weakref.WeakKeyDictionary[UOp, WriteOrigin] = weakref.WeakKeyDictionary()
         self.pending: weakref.WeakSet[UOp] = weakref.WeakSet()
-        self.made: list[tuple[UOp, Origin]] = []  # writes with other values, and their origins
+        self.made: list[tuple[UOp, WriteOrigin]] = []  # writes with other values, and their origins
 
-    def origins_of(self, nodes: Iterable[UOp]) -> list[Origin]:
+    def origins_of(self, nodes: Iterable[UOp]) -> list[WriteOrigin]:
         return [self.origins[u] for u in nodes if u in self.origins]
 
     def rebuild(self, root: UOp, replaced: Mapping[UOp, UOp], made: dict[UOp, UOp] | None = None) -> UOp:
@@ -72,13 +72,15 @@ class Writes:
                 self.origins[write] = origin
         self.made.clear()
 
-    def settle(self, root: UOp, done: Mapping[UOp, Collection[Origin]], old: Mapping[UOp, UOp], is_memory: bool) -> UOp:
+    def settle(
+        self, root: UOp, done: Mapping[UOp, Collection[WriteOrigin]], old: Mapping[UOp, UOp], is_memory: bool
+    ) -> UOp:
         """Returns what a graph means after `done`, writes to each BUFFER: memory holds what they write, but `old`
         contents where it is read before one of them. `is_memory`: the graph is a view, and shows what memory holds."""
         # a node as a value, and as the memory that a write changes or that comes after writes
         values: dict[UOp, UOp] = {}
         places: dict[UOp, UOp] = {}
-        before: dict[UOp, frozenset[Origin | None]] = {}  # the writes that memory comes after
+        before: dict[UOp, frozenset[WriteOrigin | None]] = {}  # the writes that memory comes after
         for u in root.toposort():
             values[u], places[u], before[u] = old.get(u, u), u, frozenset()
             if not u.src or u.op.name == "BUFFER":

@@ -22,7 +22,7 @@ Place = tuple[int, int]
 
 
 @dataclass(eq=False)
-class Value:
+class StoredValue:
     """What has memory from tick `start` to `end` (excluded): a Buffer, or what the planner put in the Buffer `arena`.
     `buffer` is a weak reference. `used`, `written`: launches; `reads`: tick of a read by Python -> user's line."""
 
@@ -35,7 +35,7 @@ class Value:
     start: int
     end: int = ENDLESS
     offset: int = 0
-    arena: "Value | None" = None
+    arena: "StoredValue | None" = None
     used: "list[MemoryLaunch]" = field(default_factory=list["MemoryLaunch"])
     written: "list[MemoryLaunch]" = field(default_factory=list["MemoryLaunch"])
     reads: dict[int, str | None] = field(default_factory=dict[int, str | None])
@@ -62,14 +62,14 @@ class Value:
         if self.arena is not None:
             self.end = launch.tick + 1
 
-    def overlaps(self, other: "Value | Use") -> bool:
+    def overlaps(self, other: "StoredValue | Use") -> bool:
         return self.offset < other.offset + other.bytes and other.offset < self.offset + self.bytes
 
 
 class Use(NamedTuple):
     """An argument of a launch: a Buffer, or the part of it that a view has."""
 
-    value: Value
+    value: StoredValue
     writes: bool
     offset: int
     bytes: int
@@ -107,10 +107,10 @@ class Allocations:
     def __init__(self, recorder: Recorder | None) -> None:
         self.recorder = recorder
         self.levels: list[int] = []
-        self.values: list[Value] = []
+        self.values: list[StoredValue] = []
         self.launches: list[MemoryLaunch] = []
         self.parts: list[MemoryPart] = []
-        self._alive: dict[int, Value] = {}  # id of a Buffer -> its value, while it has memory
+        self._alive: dict[int, StoredValue] = {}  # id of a Buffer -> its value, while it has memory
         self._counters: Any = None
         self._schedules = 0  # how many recorded schedules have run
         # the schedule that runs, or ran last, and the places of its launches
@@ -155,7 +155,7 @@ class Allocations:
         if self.recorder is not None and buffer.base is buffer and size > 0:
             is_data = bool(args) or any(value is not None for value in options.values())
             what = size, buffer.device, name_dtype(buffer.dtype), find_user_line()
-            self._alive[id(buffer)] = value = Value(ref(buffer), *what, is_data, tick)
+            self._alive[id(buffer)] = value = StoredValue(ref(buffer), *what, is_data, tick)
             self.values.append(value)
         return made
 
@@ -174,7 +174,7 @@ class Allocations:
             self.levels.append(self.levels[-1])
         return result
 
-    def _list_parts(self, buffer: Any) -> Iterable[tuple[Value, Any]]:
+    def _list_parts(self, buffer: Any) -> Iterable[tuple[StoredValue, Any]]:
         """Yields each counted Buffer of an argument, on each device, with the Buffer or view that is used."""
         for part in () if buffer is None else getattr(buffer, "bufs", [buffer]):
             if (known := self._alive.get(id(part.base))) is not None:

@@ -45,7 +45,7 @@ class DrawingPart:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class DrawnSides:
     """The drawings of a schedule by side (one run: one side without a name). The first part of a side is the whole."""
 
     title: str
@@ -59,17 +59,17 @@ class Drawing:
 
 def draw_view(
     view: View, rows: Sequence[KernelRow], name_node: Callable[[str, NodeKey], str]
-) -> tuple[list[Drawing], int]:
+) -> tuple[list[DrawnSides], int]:
     """Returns the drawings of a page (`rows`: the most important first), and how many more schedules could be drawn."""
     chosen, undrawn = _choose_schedules(view, rows)
     drawers = [_Drawer("after", view, rows, name_node)]
     if view.is_pair:
         drawers.insert(0, _Drawer("before", view, rows, name_node))
 
-    def draw(pair: ScheduleDiff) -> Drawing:
+    def draw(pair: ScheduleDiff) -> DrawnSides:
         indexes = ((drawer, getattr(pair, drawer.name)) for drawer in drawers)
         sides = [(drawer.shown_name, drawer.draw(index)) for drawer, index in indexes if index is not None]
-        return Drawing(_name_schedule(view, pair), sides)
+        return DrawnSides(_name_schedule(view, pair), sides)
 
     # each layout is a process
     with ThreadPoolExecutor(count_cores()) as pool:

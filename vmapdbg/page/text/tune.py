@@ -9,7 +9,7 @@ from vmapdbg.page.documents import TuneDocument
 from vmapdbg.page.format import format_bytes, format_measured, format_seconds, format_share, round_count
 from vmapdbg.page.speed import describe_speed
 from vmapdbg.page.text.layout import AFTER, BEFORE, NOTE, Page
-from vmapdbg.tune.search import Proposal, Trial
+from vmapdbg.tune.search import EditTrial, Proposal
 
 _MOST_TRIED, _MOST_NAMED = 8, 2
 _OUTCOMES = {"same-kernels": "same kernels", "other-values": "other values", "fails": "fails"}
@@ -80,5 +80,5 @@ def _add_tried(page: Page, document: TuneDocument) -> None:
         page.add((f"not tried in {document.budget:g} seconds (--budget), {len(document.untried)}: {names}", "yellow"))
 
 
-def _name(trial: Trial) -> str:
+def _name(trial: EditTrial) -> str:
     return "; ".join(f"{format_known('{} ', edit.line)}{edit.label}" for edit in trial.edits)
