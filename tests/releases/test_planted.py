@@ -26,6 +26,15 @@ RENDERED = {
     "constants are left out": "ClangRenderer.render = (lambda render: lambda *a: render(*a).replace('1.0f', '0.0f'))"
     "(ClangRenderer.render)",
 }
+# tinygrad computes fp8 in half, and reads and writes its bytes
+FP8 = """
+from tinygrad import Tensor, dtypes
+from tinygrad.renderer.cstyle import ClangRenderer
+from tinygrad.uop.ops import Ops
+{}
+x = Tensor([1.5, 2.0, 3.0, 4.0]).cast(dtypes.fp8e4m3).realize()
+(x.cast(dtypes.float) * 3.0).cast(dtypes.fp8e4m3).realize()
+"""
 # two kernels, and a variable; the faults are in the last two replays
 REPLAY = """
 from tinygrad import Tensor, TinyJit, Variable
@@ -143,6 +152,18 @@ def test_a_planted_fault_is_found(name: str, tree: Path, tmp_path: Path) -> None
     assert is_blamed == name.startswith(("renderer", "PYTHON"))
     assert not re.search("the scheduler made|code generation made", said)
     assert SAID.get(name, "") in said
+
+
+def test_a_wrong_value_in_fp8_is_the_renderers(tree: Path, tmp_path: Path) -> None:
+    """9.0 and 12.0 are no rounding of 6.0 and 7.0, and no pass is blamed for the new dtype of the memory."""
+    if tree.name == "0.12.0":
+        pytest.skip("clang has no fp8, and it does not emulate one")
+    plant = RENDERED["a product is a sum"]
+    done = run_snippet(tree, tmp_path, FP8.format(plant), "why", "--value", DEV="CPU")
+    assert done.returncode == 1, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "is 6.0, should be 9.0; 2 of 4" in said
+    assert "its linear program is right: the renderer, the compiler or the machine makes it wrong" in said
 
 
 # what runs is not what the schedule has; the values are as if the kernel had a fault

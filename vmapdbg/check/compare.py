@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from vmapdbg.check.result import Comparison, Filling, Pattern
 from vmapdbg.values.numbers import Array, Numbers, decode, find_close, find_index, find_largest, make_plain, widen
-from vmapdbg.values.tolerance import SMALLEST, Tolerance, make_tolerance
+from vmapdbg.values.tolerance import EPSILON, SMALLEST, Tolerance, make_tolerance
 
-# An element may be so many times further from the exact value than the expected value, which may be near by luck.
-_LUCK = 8
+# An element may be so many times further from the exact value than the expected value, which may be near by luck. Of
+# fp8, a rounding is up to an eighth of the value: eight of them would excuse everything.
+_LUCK, _LUCK_FP8 = 8, 2
 # The median element may move by any share of itself if sums cancel: this many relative tolerances count.
 _MOST_SHARE = 4
 _LARGEST = 10_000_000
@@ -67,7 +68,7 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Seq
     An element of `got` that is not finite is wrong; if only `expected` is not finite, a step was too large for its
     dtype, and tinygrad may have rewritten the graph into one without that step."""
     ours, theirs = decode(got), decode(expected)
-    offsets = _find_wrong(ours, theirs, found.tolerance)
+    offsets, is_fp8 = _find_wrong(ours, theirs, found.tolerance), expected.dtype.startswith("fp8")
     left, right = widen(ours[offsets]), widen(theirs[offsets])
     every, *others = (np.asarray(numbers, np.float64) for numbers in precise)
     # the difference of two infinities is NaN
@@ -80,8 +81,10 @@ def excuse_rounding(got: Array, expected: Array, found: Comparison, precise: Seq
     with np.errstate(invalid="ignore", over="ignore"):
         spread = np.fmax(moved[offsets], np.fmax(_find_median(moved), share * np.abs(exact)))
         luck = np.where(np.isfinite(right), np.abs(right - exact), 0)
-        allowed = _LUCK * (luck + spread) + found.tolerance.relative * np.abs(exact)
-        allowed += SMALLEST.get(expected.dtype, 0.0)  # what is smaller than any number of the dtype is zero
+        allowed = (_LUCK_FP8 if is_fp8 else _LUCK) * (luck + spread) + found.tolerance.relative * np.abs(exact)
+        # what is smaller than any number of the dtype is zero; of fp8, tinygrad has no subnormal numbers
+        small = SMALLEST.get(expected.dtype, 0.0)
+        allowed += small / EPSILON[expected.dtype] if is_fp8 else small
         is_beyond = np.abs(left - exact) > allowed
     is_finite = np.isfinite(exact) & np.isfinite(left)
     again = describe(ours, theirs, expected.shape, offsets[is_beyond | ~is_finite], found.tolerance)

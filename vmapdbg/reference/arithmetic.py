@@ -11,7 +11,7 @@ import numpy as np
 from vmapdbg.reference.graph import OpGraph, OpNode
 from vmapdbg.reference.value import Mask
 from vmapdbg.values.numbers import NUMPY_DTYPES, Array, Numbers, decode, encode, round_numbers
-from vmapdbg.values.tolerance import EPSILON, ITEMSIZE, NARROW, count_terms, is_float, measure_rounding
+from vmapdbg.values.tolerance import EPSILON, ITEMSIZE, NARROW, WIDER, count_terms, is_float, measure_rounding
 
 Found = tuple[Numbers, Mask | None]  # numbers, and which of them are undefined; None: all are defined
 
@@ -209,9 +209,9 @@ class Rounding:
 
 class InDouble(Rounding):
     """Floats are computed in double precision. With a `seed` each element of an input, and the result of each float op,
-    is moved up or down at random by the rounding of its own dtype: results move by what the computation does to
-    roundings. What is exact in any order is not moved: small integers, their products and sums. Values whose bits a
-    bitcast reads, as in random numbers, keep their dtype; they are moved only if an op rounds them."""
+    is moved up or down at random by the rounding of its own dtype (an input by that of `WIDER`): results move by what
+    the computation does to roundings. What is exact in any order is not moved: small integers, their products and sums.
+    Values whose bits a bitcast reads, as random numbers, keep their dtype; they are moved only if an op rounds them."""
 
     def __init__(self, graph: OpGraph, seed: int | None = None):
         self.graph, self.seed = graph, seed
@@ -224,7 +224,7 @@ class InDouble(Rounding):
         if node.op not in _SERIES:
             return wide
         # a device first rounds the argument to one that it has a series for
-        moved = self._move(slot, wide, node.dtype)
+        moved = self._move(slot, wide, WIDER.get(node.dtype, node.dtype))
         # a negative number to the power of 3.0000001 is NaN
         return np.where(wide == np.rint(wide), wide, moved) if node.op == "pow" else moved
 
@@ -232,7 +232,7 @@ class InDouble(Rounding):
         if not self._is_widened(slot, node):
             return numbers
         wide = numbers.astype(np.float64)
-        return wide if is_coarse(wide, node.dtype) else self._move(0, wide, node.dtype)
+        return wide if is_coarse(wide, node.dtype) else self._move(0, wide, WIDER.get(node.dtype, node.dtype))
 
     def _move(self, slot: int, numbers: Numbers, dtype: str, steps: float = 1) -> Numbers:
         """Moves each number by some steps of its dtype's rounding; not without a seed."""
@@ -252,6 +252,8 @@ class InDouble(Rounding):
         result = np.asarray(numbers, dtype=np.float64) if is_widened else super().finish(slot, node, numbers)
         if self.seed is None or not (is_rounded(node) or (is_widened and node.op == "const")):
             return result
+        if is_widened and node.op == "cast" and node.dtype in WIDER:
+            return settle(result, node.dtype)  # every device rounds alike, what was moved before
         roundings = math.sqrt(roundings_of(self.graph, node))
         if is_widened:
             # a sum rounds each of its partial sums, in any order

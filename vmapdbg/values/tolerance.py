@@ -25,11 +25,14 @@ SMALLEST = {name: 2.0 ** (2 - 2 ** (exponent - 1) - mantissa) for name, (exponen
 _SPELLINGS = {"float64": "double", "float32": "float", "float16": "half", "bfloat": "bfloat16", "__bf16": "bfloat16"}
 
 # Roundings that no reduce accounts for: exp, log and others are off by a few units in the last place, and each device
-# has its own.
-_BASE = 16
-_DEVIATIONS = 4  # Some roundings point the same way: how many standard deviations of their sum are allowed.
+# has its own. Then, because some roundings point the same way, how many standard deviations of their sum are allowed.
+_BASE, _DEVIATIONS = 16, 4
+WIDER = {"bfloat16": "float", "fp8e4m3": "half", "fp8e5m2": "half"}
+"""dtype -> the dtype that devices compute it in. Its results are off by half a unit, and by what was rounded before."""
+_BASE_WIDENED, _DEVIATIONS_WIDENED = 0.5, 1
 # An element near zero is often the difference of larger elements: it may be off by a share of their error.
 _NEAR_ZERO = 0.01
+_FEW = 1e-3  # so much of a rounding does not count
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,11 @@ def is_float(dtype: str) -> bool:
 
 def make_tolerance(dtype: str, terms: int, largest: float) -> Tolerance:
     """Returns the tolerance of an array with this `largest` finite element. Relative: eps * (16 + 4 * sqrt(terms)), eps
-    of the dtype. Absolute: 1 % of that times `largest`."""
+    of the dtype; for bfloat16 and fp8 eps * (0.5 + sqrt(terms)). Absolute: 1 % of that times `largest`."""
     if not is_float(dtype):
         return Tolerance(terms, 0.0, 0.0)
-    relative = EPSILON[dtype] * (_BASE + _DEVIATIONS * math.sqrt(max(terms, 0)))
+    base, deviations = (_BASE_WIDENED, _DEVIATIONS_WIDENED) if dtype in WIDER else (_BASE, _DEVIATIONS)
+    relative = EPSILON[dtype] * (base + deviations * math.sqrt(max(terms, 0)))
     return Tolerance(terms, relative, relative * largest * _NEAR_ZERO)
 
 
@@ -67,4 +71,4 @@ def measure_rounding(dtype: str, count: float) -> float:
 
 def count_terms(dtype: str, variance: float) -> int:
     """Returns how many roundings to a dtype have this variance; 0 for integers and bools."""
-    return 0 if not is_float(dtype) else math.ceil(variance / EPSILON[dtype] ** 2)
+    return 0 if not is_float(dtype) else math.ceil(variance / EPSILON[dtype] ** 2 - _FEW)

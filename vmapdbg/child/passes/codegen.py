@@ -73,10 +73,9 @@ class KernelFollower:
         self.wrong, self.launch, self.watch = wrong, launch, watch
         self.runs = self._lower(launch.ast)
         memories = read_memories(list(launch.ast.toposort()))
-        dtypes = {memory.slot: memory.dtype for memory in memories if memory.space == "global"}
-        read = read_arguments(dtypes, wrong.buffer.run.arguments, wrong)
+        self.dtypes = {memory.slot: memory.dtype for memory in memories if memory.space == "global"}
+        read = read_arguments(self.dtypes, wrong.buffer.run.arguments, wrong)
         self.contents: dict[int, Numbers] = {slot: load(array) for slot, array in read.items()}
-        self.dtype = dtypes[0]
         self.wanted = wrong.mark_elements()
         self.tried = self.skipped = 0
 
@@ -125,14 +124,14 @@ class KernelFollower:
         """Returns the row of a stage: how it computes the elements that are wrong."""
         try:
             held = self._open().run_stores(sink, 0, self.wanted)
-            numbers, _ = self.wrong.put_in(held, self.dtype, self.wanted)
+            numbers, _ = self.wrong.put_in(held, self.dtypes[0], self.wanted)
             found = self.wrong.compare(encode(numbers, self.wrong.right.dtype)).difference
         except (Unknown, *UNEXPECTED) as error:
             return result.PassValue(name, place, "unknown", reason=str(error), kind="codegen")
         return result.PassValue(name, place, "right" if found is None else "wrong", found, kind="codegen")
 
     def _open(self) -> Interpreter:
-        return Interpreter(self.contents, self.launch.variables)
+        return Interpreter(self.contents, self.launch.variables, dtypes=self.dtypes)
 
     # *** the first rewrite of a wrong pass
 

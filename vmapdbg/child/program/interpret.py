@@ -53,11 +53,18 @@ class ReadsOutside(Unknown):
 
 
 class Interpreter:
-    """One run of a kernel. `contents` has the elements of each argument by its slot, `variables` their values. It
-    `promotes` integers smaller than an int to int, as C does: only a cast, and memory, make them small again."""
+    """One run of a kernel. `contents` has the elements of each argument by its slot, `dtypes` the dtypes of those that
+    may have another one in the kernel, `variables` their values. It `promotes` integers smaller than an int to int, as
+    C does: only a cast, and memory, make them small again."""
 
-    def __init__(self, contents: Mapping[int, Numbers], variables: Mapping[str, int], promotes: bool = False):
-        self.contents, self.variables, self.promotes = contents, variables, promotes
+    def __init__(
+        self,
+        contents: Mapping[int, Numbers],
+        variables: Mapping[str, int],
+        promotes: bool = False,
+        dtypes: Mapping[int, str] = {},
+    ):
+        self.contents, self.variables, self.promotes, self.dtypes = contents, variables, promotes, dtypes
         self.text: Sequence[UOp] = ()  # a linear program in its order; empty at an earlier stage
         # register -> its elements for each row; LOCAL memory -> its elements for each group of rows
         self.registers: dict[UOp, Numbers] = {}
@@ -72,8 +79,22 @@ class Interpreter:
         for store, rows in self._list_stores(sink, slot, wanted):
             self.registers = {}
             places, is_valid = rows.find_elements(store.src[0], lanes_of(store.src[1]), held.size)
-            held[places[is_valid]] = np.broadcast_to(rows.get(store.src[1]), is_valid.shape)[is_valid]
+            stored = np.broadcast_to(rows.get(store.src[1]), is_valid.shape)[is_valid]
+            held[places[is_valid]] = self._view(stored, dtype_of(store.src[1]), self.dtypes.get(slot))
         return held
+
+    def read(self, memory: UOp) -> Numbers:
+        """Returns the elements of an argument in the dtype that it has here: code generation may change it."""
+        slot = uops.slot_of(memory)
+        return self._view(self.contents[slot], self.dtypes.get(slot), name_dtype(scalar_of(uops.base_of(memory))))
+
+    def _view(self, numbers: Numbers, source: str | None, dtype: str | None) -> Numbers:
+        """Returns the bits of numbers as another dtype, if both are known and differ. Raises Unknown."""
+        if source is None or dtype is None or source == dtype:
+            return numbers
+        if ITEMSIZE[source] != ITEMSIZE[dtype]:
+            raise Unknown(f"its memory has {dtype} in place of {source}")
+        return bitcast(numbers, source, dtype)
 
     def run_strictly(self, sink: UOp, slot: int, wanted: Flags) -> Numbers:
         """The same, if the kernel stays in its buffers and its value does not depend on the order of its steps. Raises
@@ -408,7 +429,7 @@ class Rows:
         if len(others) > 1 and dtype_of(others[-1]) == "bool":
             gate = np.broadcast_to(self.get(others[-1]), places.shape)
         is_global = find_space(memory) == "global"
-        held = self.run.contents[uops.slot_of(memory)] if is_global else self._register(memory)
+        held = self.run.read(memory) if is_global else self._register(memory)
         is_valid, leaves = _find_inside(places, gate, held.shape[-1])
         self.run.reads_outside |= leaves and is_global
         clipped = np.clip(places, 0, held.shape[-1] - 1)
