@@ -2,8 +2,7 @@
 
 All patches are on, or the patches in `VMAPDBG_PATCHES`, written as for `--patches`. Does nothing under `vmapdbg run` or
 in a snippet, which have the overlay already. Python processes that the program starts get the same overlay. Raises
-OverlayError (an ImportError) if tinygrad is imported already or is not 0.12.0, or for an unknown patch.
-"""
+OverlayError (an ImportError) if tinygrad is imported already or is not 0.12.0, or for an unknown patch."""
 
 import os
 

@@ -6,8 +6,7 @@ that compare schedules. Off by default: then it imports nothing, and tests that 
     assert_no_findings()     lint finds nothing in it
 
 In `[tool.vmapdbg]` of a pyproject.toml, `target` and `patches` come from pytest's rootdir, because all tests run in one
-process; `select` and `ignore` come from the folder of the test's file, or above it.
-"""
+process; `select` and `ignore` come from the folder of the test's file, or above it."""
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager

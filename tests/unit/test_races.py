@@ -130,11 +130,15 @@ def test_unknown(what: str) -> None:
     assert reason in unknown
 
 
-@pytest.mark.parametrize(("last", "threads"), [(0, [(0, 7)]), (7, [])])
-def test_numbers_that_were_loaded(last: int, threads: list[tuple[int, int]]) -> None:
-    """`check` knows the numbers: the last thread races with the first if it loads the element of the first."""
+@pytest.mark.parametrize("is_scatter", [False, True])
+@pytest.mark.parametrize(("last", "threads"), [(0, {0, 7}), (7, None)])
+def test_numbers_that_were_loaded(is_scatter: bool, last: int, threads: set[int] | None) -> None:
+    """`check` knows the numbers: the last thread races with the first if it loads, or writes, its element."""
     numbers = np.array([*range(7), last])
     loaded = Value("known", (GROUP, THREAD), "int", 4, compute=lambda steps: numbers[4 * steps[0] + steps[1]])
-    races, unknown = find_races(program(access(GLOBAL, ELEMENT, True), access(GLOBAL, loaded, False)), "")
+    accesses = [access(GLOBAL, ELEMENT, True), access(GLOBAL, loaded, False)]
+    if is_scatter:
+        accesses = [access(GLOBAL, loaded, True, value=ELEMENT)]
+    races, unknown = find_races(program(*accesses), "")
     assert unknown is None
-    assert [race.threads for race in races] == threads
+    assert [set(race.threads) for race in races] == ([] if threads is None else [threads])

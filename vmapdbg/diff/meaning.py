@@ -2,8 +2,7 @@
 
 Releases write a value in different ways: with an EXPAND or by broadcasting, with the reduced axes in the argument or
 moved to the front, as an ASSIGN or as a STORE and an AFTER. Here a node that only shows another node's value in another
-shape is a **view** of it. The other nodes are **heads**: they compute. A head has only axes along which it varies.
-"""
+shape is a **view** of it. The other nodes are **heads**: they compute. A head has only axes along which it varies."""
 
 import math
 import re

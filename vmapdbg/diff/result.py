@@ -1,8 +1,7 @@
 """The result of a diff: the JSON document of `vmapdbg diff --json`, with a schema number of its own.
 
 The sides are called `before` and `after`. Node ids and range names belong to their side; `renamed` of a schedule maps
-range names of before to range names of after.
-"""
+range names of before to range names of after."""
 
 from dataclasses import dataclass, field
 from typing import Literal

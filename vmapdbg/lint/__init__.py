@@ -1,8 +1,7 @@
 """Finds the faults of a capture without running anything. Each rule has a stable code.
 
 The rules decide from facts of the capture, which may be a saved one, without tinygrad. A rule reports nothing if its
-facts are undecided. To add a rule, decorate a function with `rule` (`rule.py`) in one of the modules below.
-"""
+facts are undecided. To add a rule, decorate a function with `rule` (`rule.py`) in one of the modules below."""
 
 from collections.abc import Collection, Iterable
 

@@ -1,7 +1,6 @@
 """An account of a run: what happened, counted apart from what was recorded, and how much of it was compared or shown.
 
-Only a balanced account, with nothing left over, lets the tool say that all is right.
-"""
+Only a balanced account, with nothing left over, lets the tool say that all is right."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -20,8 +19,7 @@ Counted = str
 - `other schedules`, `other launches`: those by other means than `Tensor.realize` and TinyJit.
 - `kernels`: different kernels of a program.
 - `elements`, `passes`: elements of an output that was compared otherwise; passes after which its value is unknown.
-- `processes`: processes of a program whose counts are not complete.
-"""
+- `processes`: processes of a program whose counts are not complete."""
 
 UNKNOWN = "no reason is known"
 OTHER = "scheduled by other means than Tensor.realize"

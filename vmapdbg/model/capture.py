@@ -8,8 +8,7 @@ A field with a default was added to schema 1 later: older files do not have it.
 
 Terms are tinygrad's own, except one: an **ambient range** of a node is a vmap RANGE that the node's value depends on
 but that its range tuples (`in_ranges`, `out_ranges`) do not contain, because VMAPOUT strips it. A buffer for such a
-node needs its ambient ranges as extra dimensions, or all batch elements are stored in the same place.
-"""
+node needs its ambient ranges as extra dimensions, or all batch elements are stored in the same place."""
 
 from dataclasses import dataclass, field
 from typing import Literal

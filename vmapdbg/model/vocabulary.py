@@ -1,8 +1,7 @@
 """The accepted values of fields of the JSON documents, in one place.
 
 An OPEN list grows with the patches, or with tinygrad: unknown values are read, too, so that an older vmapdbg reads what
-a newer vmapdbg wrote. Unknown values of the other lists are refused when a document is read.
-"""
+a newer vmapdbg wrote. Unknown values of the other lists are refused when a document is read."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 

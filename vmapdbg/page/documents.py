@@ -102,8 +102,7 @@ class RunDocument(Document):
     `status` is the exit code of the program (128 + the signal that killed it). `kernels` counts the different kernels
     of each process, `undecided` the kernels with an address that is unknown, `ignored` the findings that comments
     excluded, `failed` the schedules that could not be checked, by reason. `account` has the launches, which
-    each process counts apart, the kernels, and how many of both were looked at.
-    """
+    each process counts apart, the kernels, and how many of both were looked at."""
 
     kind: Literal["run"]
     target: str
@@ -166,8 +165,7 @@ class History(Document):
 
     `suspects` are the commits that changed the outcome: one, or several where those in between could not be run; none
     where nothing changed. `changes` compares the schedules of the last of them with those before the first. `floor` is
-    the noise of what was measured, found by several runs of both ends; None if outcomes were compared.
-    """
+    the noise of what was measured, found by several runs of both ends; None if outcomes were compared."""
 
     kind: Literal["bisect-commits"]
     snippet: str
@@ -216,8 +214,7 @@ class DecisionsDocument(Document):
 
     `found` are the decisions that make it right, or change it: each on its own, or one set no part of which does; the
     one with the fewest kernels first. `complete` is false where --runs did not suffice. `changes` compares the
-    schedules under the first of them with those as they are.
-    """
+    schedules under the first of them with those as they are."""
 
     kind: Literal["bisect-decisions"]
     snippet: str

@@ -8,8 +8,7 @@ so each part of a page is written once: it asks `is_pair` for the layout, and wa
 - A **row** of a section is a pair, or several pairs that look the same. One run: each pair has a row. Two: only
   changed pairs, with a mark (`~ - +`) in front.
 - A **cell** of a row has a value before and a value after, drawn once if both are equal, else both marked.
-- A **row of the overview** (`overview.py`) sums up a whole run, `before` and `after`.
-"""
+- A **row of the overview** (`overview.py`) sums up a whole run, `before` and `after`."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,8 +1,7 @@
 """Compares two saved runs. The same change in many tests is one entry.
 
 A cost is a kernel's time on a made-up machine, only to rank changes: 1 op a ns on each of at most 1,000 threads, 100
-bytes a ns, 1,000 ns a launch. A kernel takes the longer of computing and moving (a roofline), and its launches.
-"""
+bytes a ns, 1,000 ns a launch. A kernel takes the longer of computing and moving (a roofline), and its launches."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

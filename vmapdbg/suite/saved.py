@@ -4,8 +4,7 @@
     run-ID/tests/       what each test asked for, a file for each process that it ran in: a line for each schedule
     run-ID/schedules/   a capture of each different schedule
 
-The first process of a run that writes replaces `run.json`; the tool removes the files of the earlier run at the end.
-"""
+The first process of a run that writes replaces `run.json`; the tool removes the files of the earlier run at the end."""
 
 import hashlib
 import json

@@ -2,8 +2,7 @@
 its linear program, with vectors, registers and loops. Runs where tinygrad is.
 
 The steps of the loops around a store are the rows of an array, the lanes of a value its columns, so that one numpy call
-computes an op for all of them. The loops that write to a register run one step after the other.
-"""
+computes an op for all of them. The loops that write to a register run one step after the other."""
 
 import itertools
 import math

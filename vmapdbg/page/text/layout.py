@@ -156,8 +156,7 @@ class Cell(NamedTuple):
 
     `comfort` is the width that a column keeps before others leave the row, `most` the width it never exceeds. If the
     page is too narrow, columns with `leaves` go to a second line, the smallest number first, as `label content`
-    (`label` None: the title); `optional` ones are left out. `own_line` is for sentences.
-    """
+    (`label` None: the title); `optional` ones are left out. `own_line` is for sentences."""
 
     title: str
     content: Piece
