@@ -199,13 +199,14 @@ def measure_error(graph: ComparedGraph, slot: int, got: Array) -> float | None:
     """Returns the largest error of a node's value, divided by the largest element; None if no digits are lost."""
     if not is_float(got.dtype) or got.dtype == "double" or not graph.values.roundings[slot]:
         return None
-    if any(graph.graph.nodes[one].dtype.startswith("fp8") for one in graph.graph.reach([slot])):
+    coarsest = max((graph.graph.nodes[one].dtype for one in graph.graph.reach([slot])), key=lambda d: EPSILON.get(d, 0))
+    if coarsest.startswith("fp8"):
         return None  # fp8 has few digits to lose
     exact = graph.compute_precisely(DOUBLE, slot)
     if isinstance(exact, str) or exact.shape != got.shape:
         return None
     error = _compare(decode(got), decode(exact), got.dtype)
-    return error if error > _find_limit(got.dtype) else None
+    return error if error > _find_limit(coarsest) else None
 
 
 def _find_limit(dtype: str) -> float:
