@@ -8,11 +8,13 @@ from itertools import accumulate, zip_longest
 from vmapdbg.diff.result import PrintedDiff, ValueDiff
 from vmapdbg.model.capture import Output, Schedule
 from vmapdbg.model.vocabulary import ValueLeft, ValueStatus
-from vmapdbg.values.tolerance import Tolerance, make_tolerance, spell_dtype
+from vmapdbg.values.tolerance import WIDER, Tolerance, make_tolerance, spell_dtype
 
 # Arrays with smaller elements only are compared as if these had this size: a gradient that cancels to noise is another
 # noise if its sums have another order. `check` has the graph and measures such rounding.
 _LEAST_SCALE = 1.0
+# Without the graph, the roundings of elementwise ops are not counted: so many are allowed to bfloat16 and fp8.
+_UNSEEN = 240
 _NOT_COMPARED = ValueDiff(0, "unknown", None, None, None, None, 0.0, 0.0, None, None, None, None, None, None, 0, 0)
 _BY_SEVERITY: tuple[ValueStatus, ...] = ("unknown", "equal", "close", "different")
 
@@ -54,7 +56,8 @@ def compare_output(
 
     # the smaller of both largest elements counts: a huge wrong element must not let others pass
     largest = max(_LEAST_SCALE, min(find_largest(_read_sample(side)) for side in (before, after)))
-    tolerances = [make_tolerance(spell_dtype(side.dtype), terms, largest) for side in (before, after)]
+    dtypes = [spell_dtype(side.dtype) for side in (before, after)]
+    tolerances = [make_tolerance(dtype, terms + _UNSEEN * (dtype in WIDER), largest) for dtype in dtypes]
     tolerance = min(tolerances, key=lambda one: one.relative)
     found = replace(found, rtol=tolerance.relative, atol=tolerance.absolute)
     if before.shape != after.shape or before.dtype != after.dtype:
