@@ -221,7 +221,9 @@ def test_a_json_field(copy: Copy) -> None:
         "    measured: Measured | None = None\n    nodes_inside: int = 0\n",
     )
     copy.replace(
-        "vmapdbg/child/capture/kernels.py", "model.Kernel(\n", "model.Kernel(\n            nodes_inside=len(nodes),\n"
+        "vmapdbg/child/capture/kernels.py",
+        "            name=compiled.name,\n",
+        "            name=compiled.name,\n            nodes_inside=len(nodes),\n",
     )
     assert '"nodes_inside": 0' in copy.run("show", "after.json", "--json")
     kernels = json.loads(copy.run("show", SNIPPET, "--json"))["schedules"][0]["kernels"]
