@@ -129,7 +129,7 @@ NOTHING: Choices = frozenset()
 
 
 def search_decisions(job: Job, kind: str, budget: int, baseline: str | None) -> documents.DecisionsDocument:
-    """Runs the job with other decisions until those that change its `kind` of outcome are found. Raises Failure."""
+    """Finds the decisions that change the job's `kind` of outcome: runs it with other decisions. Raises Failure."""
     if baseline is not None and kind not in RIGHT_OR_WRONG:
         raise Failure("--baseline is what is right: with --decisions it is for --by values and --by crash")
     if jobs.is_saved(baseline):

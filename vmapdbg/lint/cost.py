@@ -10,7 +10,7 @@ from vmapdbg.model.wording import format_known, format_plural
 
 FEWER_THREADS = 2.0  # how many times fewer threads, and how many times more ops in each of them, are worth a finding
 REDUNDANT = 4.0  # executed ops over the ops that the graph asks for: from here on a kernel is reported
-MORE_THAN_BASELINE = 1.5  # executed ops over those of the baseline's kernels: from here on a kernel is reported
+MORE_THAN_BASELINE = 1.5  # a kernel is reported if it executes so many times the ops of the baseline's kernels
 FEW_OPS = 1000  # a kernel that executes fewer ops is not reported, however redundant it is
 MANY_FOR_EACH, MANY_IN_ALL = 128, 1_000_000
 """How many elements a scan must read for each result, and in all, to be worth a finding."""

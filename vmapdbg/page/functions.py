@@ -38,7 +38,8 @@ def path_of(capture: Capture, node: Node) -> tuple[Key, ...]:
 
 
 def count_functions(capture: Capture, least: float = 0, sort: Sort | None = None) -> list[FunctionRow]:
-    """Returns the tree of functions with at least the share `least`; one that only calls another shares its row."""
+    """Returns the tree of the user's functions, without those whose share is below `least`. A function that only calls
+    another one has no row of its own."""
 
     def list_keys(index: ScheduleIndex, node_id: int | None) -> Sequence[Key]:
         node = index.node(node_id)

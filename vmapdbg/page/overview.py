@@ -261,7 +261,8 @@ than the run. It has the phase (forward, backward, ...) of its main node."""
 
 
 def count_costs(view: View, by: By) -> list[CostRow]:
-    """Returns lines, methods or phases, most work first; of two runs those that changed, the largest change first."""
+    """Returns a row for each line, method or phase, most work first. Of two runs: only rows that changed, the largest
+    change first."""
     rows = pair_costs(view, by)
     if view.is_pair:
         return sorted((row for row in rows if row.is_changed), key=lambda row: (*_rank_change(row), row.name))

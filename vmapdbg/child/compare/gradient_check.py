@@ -154,8 +154,7 @@ class GradientChecker:
             slot = wrong[0]
 
     def _find_readers(self) -> dict[int, list[int]]:
-        """Returns the nodes that read each node, directly or through nodes without a gradient; only those that have a
-        gradient are listed."""
+        """Maps each node to the nodes with a gradient that use its value, directly or through nodes without one."""
         readers: dict[int, list[int]] = {}
         between = {slot for slot in self.call.gradients if is_float(self.graph.nodes[slot].dtype)}
         for slot in sorted(between):

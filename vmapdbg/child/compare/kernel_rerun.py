@@ -245,7 +245,7 @@ def _read_in_order(evidence: Evidence, buffer: WrittenBuffer) -> list[str | None
 
 
 def _change_variables(wrong: WrongBuffer, kernel: str) -> Iterator[WrongVariable]:
-    """Yields other values of the variables of a kernel: next to its own, their bounds, and those of other variables."""
+    """Yields values that a variable may have had instead: the next ones, its bounds, and those of other variables."""
     uops, variables = load_program(wrong.read(kernel))
     for u in filter(is_variable, uops):
         if (name := loop_name(u)) not in variables:

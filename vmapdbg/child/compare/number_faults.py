@@ -337,7 +337,7 @@ def _try_edits(
 
 
 def _list_axes(graph: OpGraph, slot: int, tensor: int) -> list[tuple[int, ...]]:
-    """Returns over which axes the mean of a tensor may be subtracted: those of the sums up to a node."""
+    """Returns the axes of the sums that a node depends on: over these the mean of a tensor may be subtracted."""
     rank = len(graph.nodes[tensor].shape)
     sums = (graph.nodes[one] for one in graph.reach([slot]) if graph.nodes[one].op == "reduce")
     return list(dict.fromkeys(node.arg[1] for node in sums if len(graph.nodes[node.src[0]].shape) == rank))
