@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from vmapdbg.child.program.linear import Buffer, LinearProgram, MemoryAccess, ProgramLoop, Value
-from vmapdbg.child.program.races import find_races
+from vmapdbg.child.program.races import find_races, may_race
 from vmapdbg.child.program.reach import MOST_STEPS
 
 GROUP = ProgramLoop("thread", (), "int", 4, name="gidx0", trips=2, bounds=(0, 1))
@@ -142,3 +145,18 @@ def test_numbers_that_were_loaded(is_scatter: bool, last: int, threads: set[int]
     races, unknown = find_races(program(*accesses), "")
     assert unknown is None
     assert [set(race.threads) for race in races] == ([] if threads is None else [threads])
+
+
+class Op:
+    """As much of a UOp as is looked at."""
+
+    def __init__(self, op: str, *src: Any, arg: Any = None) -> None:
+        self.op, self.src, self.arg, self.dtype = SimpleNamespace(name=op), src, arg, "float"
+
+
+@pytest.mark.parametrize(("threads", "expected"), [([Op("SPECIAL", arg="lidx0")], True), ([], False)])
+def test_a_program_that_is_too_long_to_be_read_may_race(threads: list[Any], expected: bool) -> None:
+    """If it loads what it stores, on several threads: then `check` counts it as not looked at."""
+    memory = Op("DEFINE_GLOBAL", arg=0)
+    load = Op("LOAD", memory)
+    assert may_race([*threads, memory, load, Op("STORE", memory, load)], most=2) is expected

@@ -29,7 +29,8 @@ from vmapdbg.model.ops import STORES
 from vmapdbg.reference.graph import DEVICES
 
 UOp = Any
-_DEVICES = evidence.KernelRun(refused="it is launched on several devices at once")
+_SEVERAL = "it is launched on several devices at once"
+_DEVICES = evidence.KernelRun(refused=_SEVERAL, linear_refused=_SEVERAL)
 
 MOST_OPS = 50_000  # a longer linear program is not kept
 
@@ -305,7 +306,8 @@ class LaunchKeeper:
             written = evidence.WrittenBuffer(node, numbers[number], *ranges, kept.dtype, kept.size, "", is_memory)
             parts: list[evidence.WrittenBuffer] = []
             for launch in launches:
-                names, run = self.written[launch].names, _DEVICES
+                names = self.written[launch].names
+                run = replace(_DEVICES, may_race=self._may_race(self._programs[launch]))
                 if len(names) == 1:
                     run = self._pack_run(launch)
                 parts += (replace(written, blob=name, run=run, launch=launch) for name in names)
@@ -343,11 +345,9 @@ class LaunchKeeper:
         return evidence.KernelRun(kernel, names, refused, linear, linear_refused, versions, held, planned, may_race)
 
     def _may_race(self, uops: Sequence[UOp]) -> bool:
-        if not uops or len(uops) > MOST_OPS:
-            return False
-        if uops[-1] not in _racing:
-            _racing[uops[-1]] = may_race(uops)
-        return _racing[uops[-1]]
+        if uops and uops[-1] not in _racing:
+            _racing[uops[-1]] = may_race(uops, MOST_OPS)
+        return bool(uops) and _racing[uops[-1]]
 
     def _keep_program(
         self, uops: Sequence[UOp], variables: Mapping[str, int], what: str

@@ -61,8 +61,9 @@ def find_races(program: LinearProgram, source: str) -> tuple[tuple[model.Race, .
     return tuple(found.values()), unknown
 
 
-def may_race(uops: Sequence[UOp]) -> bool:
-    """Whether it takes a launch to tell if the threads of a program race: an address is loaded, or has a variable."""
+def may_race(uops: Sequence[UOp], most: int) -> bool:
+    """Whether it takes a launch to tell if the threads of a program race: an address is loaded, or has a variable. A
+    program of more than `most` ops is not read: it may."""
     if not any(u.op.name == "SPECIAL" or (is_variable(u) and loop_name(u) == CORE) for u in uops):
         return False
     memories: dict[str, set[UOp | None]] = {"LOAD": set(), "STORE": set()}
@@ -78,6 +79,8 @@ def may_race(uops: Sequence[UOp]) -> bool:
     # reading a program takes longer than this look at it
     if not is_scattered and memories["LOAD"].isdisjoint(memories["STORE"]):
         return False
+    if len(uops) > most:
+        return True
     program = read_linear(uops)
     return any(_is_unknown(program, access) for pair in _list_pairs(program) for access in (pair.first, pair.second))
 
