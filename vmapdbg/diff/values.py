@@ -15,7 +15,6 @@ from vmapdbg.values.tolerance import WIDER, Tolerance, make_tolerance, spell_dty
 _LEAST_SCALE = 1.0
 # Without the graph, the roundings of elementwise ops are not counted: so many are allowed to bfloat16 and fp8.
 _UNSEEN = 240
-_NOT_COMPARED = ValueDiff(0, "unknown", None, None, None, None, 0.0, 0.0, None, None, None, None, None, None, 0, 0)
 _BY_SEVERITY: tuple[ValueStatus, ...] = ("unknown", "equal", "close", "different")
 
 
@@ -42,13 +41,23 @@ def compare_output(
     number: int, before: Output | None, after: Output | None, terms: int, left: ValueLeft = ""
 ) -> ValueDiff:
     """Compares the samples of one output of two runs, within the tolerance of `make_tolerance`. NaN equals NaN."""
-    found = replace(
-        _NOT_COMPARED,
+    found = ValueDiff(
         number=number,
+        status="unknown",
         shape_before=before and before.shape,
         shape_after=after and after.shape,
         dtype_before=before and before.dtype,
         dtype_after=after and after.dtype,
+        rtol=0.0,
+        atol=0.0,
+        max_absolute=None,
+        max_relative=None,
+        first=None,
+        index=None,
+        value_before=None,
+        value_after=None,
+        different=0,
+        sampled=0,
     )
     if left or before is None or after is None:
         return replace(found, left=left or "one-side")

@@ -24,7 +24,6 @@ from vmapdbg.model.wording import split_place
 from vmapdbg.reference.graph import reach
 
 _MEMORY = frozenset({"BUFFER", "PARAM"})
-_NO_PROGRAM = model.Kernel("(no program)", "", "", (), None, 0, 0, 0, 0, None, (), (), (), (), 0, "", accesses=())
 # of a program: what `find_accesses`, `find_resets` and `find_races` return
 Facts = tuple[tuple[model.Access, ...], tuple[model.Reset, ...], tuple[tuple[model.Race, ...], str | None]]
 
@@ -91,14 +90,24 @@ class KernelBuilder:
         origins = self.view.passed.origins
         lines = {origins[u].line for u in nodes if u in origins}
         outputs = (self.view.ids[launch.node],) if launch.node is not None else ()
-        return replace(
-            _NO_PROGRAM,
+        return model.Kernel(
+            name="(no program)",
             target=self.target,
+            source="",
+            global_size=(),
+            local_size=None,
+            local_bytes=0,
+            threads=0,
+            executed_ops=0,
+            bytes=0,
+            redundancy=None,
+            buffers=(),
             nodes=tuple(sorted(self.view.ids[u] for u in nodes)),
             lines=tuple(sorted(lines, key=split_place)),
             outputs=outputs,
             launches=launch.count,
             key=launch.ast.key.hex(),
+            accesses=(),
         )
 
     def _find_wrong_times(self, number: int, linear: LinearProgram) -> list[model.WrongTime]:

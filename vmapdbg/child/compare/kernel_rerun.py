@@ -245,7 +245,8 @@ def _read_in_order(evidence: Evidence, buffer: WrittenBuffer) -> list[str | None
 
 
 def _change_variables(wrong: WrongBuffer, kernel: str) -> Iterator[WrongVariable]:
-    """Yields values that a variable may have had instead: the next ones, its bounds, and those of other variables."""
+    """Yields values that a variable of the kernel may have had by mistake: one less or one more than its own, its
+    smallest, its largest, and the values of other variables."""
     uops, variables = load_program(wrong.read(kernel))
     for u in filter(is_variable, uops):
         if (name := loop_name(u)) not in variables:

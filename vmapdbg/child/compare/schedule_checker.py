@@ -210,10 +210,7 @@ class ScheduleChecker:
             return check
 
         def is_got(others: ReferenceValues) -> bool:
-            other = others.evaluate([root])[0]
-            if isinstance(other, str):
-                return False
-            return compare(got, _repeat(other, copies), values.roundings[root]).status != "wrong"
+            return self.gives(others, root, graph, root, got)
 
         meant = self.evidence.meant.get(number)
         if meant is not None:
@@ -243,17 +240,22 @@ class ScheduleChecker:
         del self.left[reasons:]
         return found.status != "wrong"
 
+    @staticmethod
+    def gives(others: ReferenceValues, other_slot: int, graph: ComparedGraph, slot: int, got: Array) -> bool:
+        """Returns whether a node of other values is exactly what a node of the graph got, but for rounding."""
+        value = others.evaluate([other_slot])[0]
+        if isinstance(value, str):
+            return False
+        value = _repeat(value, len(got.data) // max(len(value.data), 1))
+        return value.shape == got.shape and compare(got, value, graph.values.roundings[slot]).status != "wrong"
+
     def add_replayed(
         self, check: result.OutputCheck, graph: ComparedGraph, slot: int, got: Array
     ) -> result.OutputCheck:
         """Adds to a wrong value with which other arguments a replay of TinyJit gives it."""
 
         def is_got(other: OpGraph, other_slot: int) -> bool:
-            value = graph.values.replace(graph=other).evaluate([other_slot])[0]
-            if isinstance(value, str):
-                return False
-            copies = len(got.data) // max(len(value.data), 1)
-            return compare(got, _repeat(value, copies), graph.values.roundings[slot]).status != "wrong"
+            return self.gives(graph.values.replace(graph=other), other_slot, graph, slot, got)
 
         left = Left(
             "outputs" if check.of == "output" else "buffers", 0, "which arguments the replay used: ", check.number

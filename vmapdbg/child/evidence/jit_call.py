@@ -2,7 +2,7 @@
 says that earlier schedules wrote: the graph only reads buffers before the call, or after it if that is impossible."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,8 +25,7 @@ _Path = tuple[Any, ...]
 _Held = tuple[UOp, int, bool | None]  # BUFFER, the slot of what it should hold, `HeldBuffer.is_written`
 _WORK = 1 << 22  # the elements that the reference computes for the first replays of a call, which are all compared
 _MOST_FIRST, _LEAST_FIRST = 16, 3  # how many of the first replays of a call are compared
-MOST_PAST = 1 << 26
-"""The most bytes of inputs of an earlier call that are kept: only to find why a replay is wrong."""
+_MOST_PAST = 1 << 26  # the most bytes of inputs of an earlier call that are kept
 _MOST_GRAPHS = 3  # the graphs of a call that are kept: of the captured call, the replay before, and this one
 
 
@@ -79,6 +78,12 @@ class PastCall:
     variables: dict[str, int]
 
 
+def choose_kept(inputs: Collection[UOp]) -> Collection[UOp]:
+    """Returns the inputs of a call; none if they are too large to be kept only to find why a replay is wrong."""
+    size = sum(part.nbytes for u in inputs for part in list_parts(u.buffer))
+    return inputs if size <= _MOST_PAST else ()
+
+
 @dataclass(frozen=True)
 class KeptReplay:
     """A replay that has ended and that may be compared. `test` is the test that ran it. `made` has evidence of each of
@@ -128,10 +133,7 @@ class JitCall:
         self.owners: Owners = WeakKeyDictionary({u: tensors for u, tensors in owners.items() if u in read})
         self.reason: str | None = None  # why no replay is compared, None if some are
         self._graphs: dict[tuple[tuple[str, int], ...], CallGraph] = {}  # by the values of variables, last used last
-        parts = {u: list_parts(u.buffer) for u in given.inputs.values()}
-        if sum(part.nbytes for each in parts.values() for part in each) > MOST_PAST:
-            parts = {}
-        contents = {u: tuple(map(read_buffer, each)) for u, each in parts.items()}
+        contents = {u: tuple(map(read_buffer, list_parts(u.buffer))) for u in choose_kept(given.inputs.values())}
         self.past = [PastCall(0, contents, given.variables)]  # the captured call, and the last replay
         # contents that replays read and do not write, None without prune=True
         self.constants: dict[UOp, tuple[str, ...]] | None = None

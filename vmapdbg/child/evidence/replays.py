@@ -63,9 +63,9 @@ class Replay:
 
     def _describe_given(self) -> jit_call.PastCall:
         """Returns what it was given, as far as it reads that."""
-        read = {was: self.contents.read(self.before[now]) for was, now in self.now.items() if now in self.before}
-        if sum(len(part) for data in read.values() for part in data) > jit_call.MOST_PAST:
-            read = {}
+        read: dict[UOp, tuple[bytes, ...]] = {}
+        if jit_call.choose_kept(self.now.values()):
+            read = {was: self.contents.read(self.before[now]) for was, now in self.now.items() if now in self.before}
         return jit_call.PastCall(self.number, read, self.given.variables)
 
     def _find(self, u: UOp) -> UOp:

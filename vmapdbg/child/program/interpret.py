@@ -52,9 +52,9 @@ class ReadsOutside(Unknown):
 
 
 class Interpreter:
-    """One run of a kernel. `contents` has the elements of each argument by its slot, `dtypes` the dtypes of those that
-    may have another one in the kernel, `variables` their values. It `promotes` integers smaller than an int to int, as
-    C does: only a cast, and memory, make them small again."""
+    """One run of a kernel. `contents` maps the slot of an argument to its elements, and `dtypes` to their dtype, if a
+    stage of the kernel may read the same bytes as another one. `variables` maps names to values. With `promotes`,
+    integers smaller than an int become an int in each op, as in C: only a cast, and memory, make them small again."""
 
     def __init__(
         self,
@@ -498,7 +498,7 @@ _OVER_STEPS: dict[str, Callable[[Rows, UOp], Numbers]] = {
     "UNROLL": Rows.unroll,
     "WMMA": Rows.multiply,
 }
-"""The ops that need other steps of loops than those of a row."""
+"""The ops whose value in a row needs values at other steps of loops, as a sum does -> how they are computed."""
 
 
 def _find_inside(places: Whole, gate: Flags | None, size: int) -> tuple[Flags, bool]:

@@ -23,8 +23,9 @@ Layout = NDArray[np.int64]
 
 
 class Core(NamedTuple):
-    """What a WMMA says of its core: `lanes` are those of C in a thread. `axes` are the ranges that the lanes of A, B
-    and C stand for, None if these are no longer needed."""
+    """What a WMMA says of its core: the sizes N, M and K, the dtype of A and B, the threads of a warp, and how many
+    elements of C a thread has (`lanes`). While A, B and C still have ranges in place of lanes, `axes` has these ranges
+    of each; later it is None."""
 
     dims: tuple[int, int, int]
     dtype: str

@@ -104,7 +104,7 @@ def find_loops(u: UOp, text: Sequence[UOp] = ()) -> dict[UOp, None]:
 
 
 def find_threads(nodes: Iterable[UOp]) -> list[UOp]:
-    """Returns the threads of a group, the first one last: it changes first. While they are ranges, those of a warp."""
+    """Returns the thread indices of a group, `lidx0` last: it counts fastest. At an earlier stage a warp is a RANGE."""
     nodes = list(nodes)
     threads = [u for u in nodes if u.op.name == "SPECIAL" and str(u.arg).startswith("l")]
     warps = [u for u in nodes if u.op.name == "RANGE" and u.arg[-1].name == "WARP"]
